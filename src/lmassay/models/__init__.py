@@ -1,0 +1,1 @@
+"""Language models: opened, taken apart, checked, traced and read through the lens."""

@@ -1,0 +1,1 @@
+"""Layer-by-layer option scoring held against its controls."""
