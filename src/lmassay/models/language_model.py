@@ -43,6 +43,8 @@ class LanguageModel:
         What a report must say beside every figure (dequantised weights, a licence, a refused packing).
     packing : bool
         Whether several branches may share one row under a block mask (found by the self-check).
+    window : int or None
+        Tokens a sliding-window layer sees, where the model has such layers: longer sequences are not packed.
     """
 
     name: str
@@ -54,6 +56,7 @@ class LanguageModel:
     context_length: int | None = None
     notes: tuple[str, ...] = ()
     packing: bool = False
+    window: int | None = None
     numerics: dict[str, float] = field(default_factory=dict)
 
     @property
