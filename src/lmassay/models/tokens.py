@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lmassay.errors import LmassayError
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+_PROBE = "a b"
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,8 @@ class TokenizerView:
     ----------
     hf : PreTrainedTokenizerBase
     prefix : tuple of int
-        Ids the tokenizer puts before a text by default (a BOS, or nothing).
+        Ids the tokenizer puts before a text by default (a BOS, or nothing). What it appends (an EOS) is left out:
+        nothing is scored after the end of a text.
     """
 
     hf: PreTrainedTokenizerBase
@@ -27,3 +32,23 @@ class TokenizerView:
         """Token ids of `text` without any special token."""
         ids: list[int] = self.hf.encode(text, add_special_tokens=False)
         return ids
+
+
+def view(tokenizer: PreTrainedTokenizerBase) -> TokenizerView:
+    """Find what the tokenizer adds by itself.
+
+    Raises
+    ------
+    LmassayError
+        ``tokenizer-not-usable`` when it drops or changes the text's own tokens.
+    """
+    bare = tokenizer.encode(_PROBE, add_special_tokens=False)
+    full = tokenizer.encode(_PROBE)
+    at = next((i for i in range(len(full) - len(bare) + 1) if full[i : i + len(bare)] == bare), None)
+    if not bare or at is None:
+        raise LmassayError(
+            "tokenizer-not-usable",
+            f"{type(tokenizer).__name__} encodes {_PROBE!r} to {full} with special tokens and {bare} without",
+            "use the model's own tokenizer",
+        )
+    return TokenizerView(tokenizer, tuple(full[:at]))

@@ -1,0 +1,1 @@
+"""Files: run folders, bundled models and what is kept between runs."""
