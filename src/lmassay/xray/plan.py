@@ -60,7 +60,7 @@ class RunPlan:
     shards : tuple of tuple of Continuations
         Distinct contexts, each with all its distinct targets, cut into units of work.
     skipped : dict of str to str
-        Task id -> reason.
+        Task id -> reason; a wording of a paraphrase group that is too long is only left out of its group.
     """
 
     items: tuple[PlannedItem, ...]
@@ -124,25 +124,31 @@ def plan_run(
 
     planned = []
     too_long: dict[str, str] = {}
+    wordings_too_long: dict[str, str] = {}
     for item in items:
         own = style.tokenise(item.prompt, item.options)
         neutral = neutral_of(item.options)
         here, there = scorable(own, protocol), scorable(neutral, protocol)
         length = max(_longest(here.request), _longest(there.request))
         if context_length is not None and length > context_length:
-            too_long.setdefault(item.task_id, f"{length} tokens, the model's context has {context_length}")
+            left_out = too_long if item.variant in TASK_VARIANTS else wordings_too_long
+            left_out.setdefault(item.task_id, f"{length} tokens, the model's context has {context_length}")
         flags = item.flags | here.flags
         if own.options != neutral.options:
             flags |= {"prior_mismatch"}
         planned.append(PlannedItem(item, here.request, there.request, flags))
-    if too_long and over_length == "error":
-        first = next(iter(too_long))
+    if (all_too_long := too_long | wordings_too_long) and over_length == "error":
+        first, n_ids = next(iter(all_too_long)), len({p.item.task_id for p in planned})
         raise LmassayError(
             "prompt-too-long",
-            f"{len(too_long)} of {len({p.item.task_id for p in planned})} prompts do not fit: {first} has {too_long[first]}",
+            f"{len(all_too_long)} of {n_ids} prompts do not fit: {first} has {all_too_long[first]}",
             "leave them out with --over-length skip, shorten them, or use a model with a longer context",
         )
-    kept = [p for p in planned if p.item.task_id not in too_long]
+    kept = [
+        p
+        for p in planned
+        if p.item.task_id not in (too_long if p.item.variant in TASK_VARIANTS else wordings_too_long)
+    ]
     if not any(p.item.variant == "real" for p in kept):
         raise LmassayError(
             "prompt-too-long", "no task of the battery fits the model's context", "use a model with a longer context"

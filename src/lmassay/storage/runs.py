@@ -1,0 +1,219 @@
+"""A run's folder: one writer, one identity, resumable, and readable without the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from lmassay.errors import LmassayError
+from lmassay.storage.atomic import write_json
+
+SCHEMA_VERSION = 1
+RUN, SCORES, OPTIONS, LABELS, PARTS = "run.json", "scores.json", "options.parquet", "labels.parquet", "parts"
+#: What a run folder may hold; anything else beside a missing run.json means it is not ours.
+OURS = frozenset({RUN, SCORES, OPTIONS, LABELS, PARTS, ".lock", "report.html"})
+PACKAGES = ("lmassay", "torch", "transformers", "tokenizers", "numpy", "polars")
+
+
+@dataclass
+class RunFolder:
+    """A run folder held by this process.
+
+    Attributes
+    ----------
+    record : dict
+        The content of ``run.json``.
+    """
+
+    path: Path
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        """Whether an earlier command finished this run."""
+        return self.record.get("status") == "done"
+
+    def bind(self, identity: Mapping[str, Any], **about: Any) -> None:
+        """Say what is run here; a folder that already holds a run must hold the same one.
+
+        Parameters
+        ----------
+        identity : mapping
+            Everything that decides a number: model and data fingerprints, protocol, convention, seed.
+        **about
+            What else the record should hold (command, settings, notes).
+
+        Raises
+        ------
+        LmassayError
+            ``run-folder-mismatch`` naming the first field that differs.
+        """
+        held = self.record.get("identity")
+        if held is not None and (differing := first_difference(held, identity)) is not None:
+            name, old, new = differing
+            raise LmassayError(
+                "run-folder-mismatch",
+                f"{self.path} holds a run with {name} = {_short(old)}, this one has {_short(new)}",
+                "choose another --out, or delete the folder",
+            )
+        if not self.done:
+            started = self.record.get("started") or _now()
+            self.record = {
+                "schema_version": SCHEMA_VERSION,
+                "status": "running",
+                "identity": dict(identity),
+                **about,
+                "packages": _versions(),
+                "machine": _machine(),
+                "started": started,
+            }
+            self.write()
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the record and write it."""
+        self.record |= changes
+        self.write()
+
+    def write(self) -> None:
+        """Write ``run.json``."""
+        write_json(self.path / RUN, self.record)
+
+    def finish(self, **changes: Any) -> None:
+        """Mark the run as done and drop its parts."""
+        self.update(status="done", finished=_now(), **changes)
+        shutil.rmtree(self.path / PARTS, ignore_errors=True)
+
+
+def first_difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first field, in the order of `b`, in which two records differ; nested fields by dotted name."""
+    for name in [*b, *(k for k in a if k not in b)]:
+        old, new = a.get(name), b.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            inner = first_difference(old, new)
+            if inner is not None:
+                return f"{name}.{inner[0]}", inner[1], inner[2]
+        elif old != new:
+            return name, old, new
+    return None
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[RunFolder]:
+    """Hold a run folder for writing, made if needed; checked by a real write before anything slow happens.
+
+    Raises
+    ------
+    LmassayError
+        ``out-folder-unwritable``, ``run-folder-in-use``, ``bad-run-folder``.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path / ".lock", blocking=False)
+        with lock:
+            (path / ".lock").write_text(str(os.getpid()))
+            yield RunFolder(path, _existing(path))
+    except Timeout as error:
+        holder = (path / ".lock").read_text().strip() or "another process"
+        raise LmassayError(
+            "run-folder-in-use", f"{path} is being written by process {holder}", "wait for it, or choose another --out"
+        ) from error
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
+        raise LmassayError(
+            "out-folder-unwritable", f"cannot write to {path}: {error.strerror}", "choose another --out"
+        ) from error
+    except OSError as error:
+        raise LmassayError(
+            "out-folder-unwritable", f"cannot write to {path}: {error.strerror or error}", "choose another --out"
+        ) from error
+
+
+def _existing(path: Path) -> dict[str, Any]:
+    if (path / RUN).exists():
+        return read_record(path)
+    strangers = sorted(child.name for child in path.iterdir() if child.name not in OURS and not _leftover(child))
+    if strangers:
+        raise LmassayError(
+            "bad-run-folder",
+            f"{path} is no run folder: it holds {', '.join(strangers[:3])}",
+            "choose an empty folder, or a new one, as --out",
+        )
+    return {}
+
+
+def _leftover(path: Path) -> bool:
+    """A temporary file of a process that was killed while writing."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """``run.json`` of a finished or unfinished run.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-run-folder``.
+    """
+    try:
+        record = json.loads((path / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = "it has no run.json" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else str(error)
+        raise LmassayError("bad-run-folder", f"{path} is no readable run: {why}", "name a run folder") from error
+    if not isinstance(record, dict) or record.get("schema_version") != SCHEMA_VERSION:
+        raise LmassayError(
+            "bad-run-folder", f"{path}: run.json is not of schema version {SCHEMA_VERSION}", "run it again"
+        )
+    return record
+
+
+def read_scores(path: Path) -> dict[str, Any]:
+    """``scores.json`` of a finished run.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-run-folder``.
+    """
+    record = read_record(path)
+    if record.get("status") != "done":
+        raise LmassayError(
+            "bad-run-folder", f"{path}: the run is {record.get('status')}", "run its command again to finish it"
+        )
+    try:
+        scores: dict[str, Any] = json.loads((path / SCORES).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LmassayError("bad-run-folder", f"{path}: scores.json: {error}", "run `lmassay rescore`") from error
+    return scores
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 24 else f"{text[:16]}…"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    return {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()}

@@ -1,0 +1,172 @@
+"""Option scores as tables: each score once, relabelling a table of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from lmassay.errors import LmassayError
+from lmassay.storage.atomic import write_with
+from lmassay.storage.runs import LABELS, OPTIONS
+from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL, Labels
+from lmassay.xray.scored import ScoredBattery, ScoredTask
+
+if TYPE_CHECKING:
+    from lmassay.xray.scores import XRayScores
+
+REAL = "real"
+OPTION_COLUMNS = (
+    "task_id", "family", "template", "set", "variant", "option", "option_text", "depth", "depth_index",
+    "logprob", "neutral", "score", "n_tokens", "flags",
+)  # fmt: skip
+_KEYS = ("variant", "task_id", "option", "depth_index")
+_COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "statistics": True}
+
+
+def options_frame(scored: ScoredBattery) -> pl.DataFrame:
+    """One row per variant, task, option and depth."""
+    rows: dict[str, list[Any]] = {name: [] for name in OPTION_COLUMNS}
+    for variant, tasks in scored.variants.items():
+        for task in tasks:
+            flags = sorted(task.flags)
+            for index, text in enumerate(task.options):
+                rows["task_id"].append(task.task_id)
+                rows["family"].append(task.family)
+                rows["template"].append(task.template)
+                rows["set"].append(task.set_id)
+                rows["variant"].append(variant)
+                rows["option"].append(index)
+                rows["option_text"].append(text)
+                rows["n_tokens"].append(int(task.n_tokens[index]))
+                rows["flags"].append(flags)
+    every = [task for tasks in scored.variants.values() for task in tasks]
+    n = len(scored.depths)
+    frame = pl.DataFrame(
+        {name: values for name, values in rows.items() if values},
+        schema_overrides={"set": pl.String, "option": pl.Int32, "n_tokens": pl.Int32, "flags": pl.List(pl.String)},
+    )
+    logprob = np.concatenate([task.logprob for task in every]).ravel()
+    neutral = np.concatenate([task.neutral for task in every]).ravel()
+    depth = pl.Series(np.tile(np.arange(n, dtype=np.int32), frame.height))
+    return (
+        frame[np.repeat(np.arange(frame.height), n)]
+        .with_columns(
+            depth=pl.Series(scored.depths)[depth],
+            depth_index=depth,
+            logprob=pl.Series(logprob),
+            neutral=pl.Series(neutral),
+            score=pl.Series(logprob - neutral),
+        )
+        .select(OPTION_COLUMNS)
+    )
+
+
+def labels_frame(scored: ScoredBattery, scores: XRayScores) -> pl.DataFrame:
+    """One row per task, variant and condition: which option plays the answer."""
+    rows = []
+    drawn = {m.task.task_id: m.labels for m in scores.decided.tasks}
+    for variant, tasks in scored.variants.items():
+        for task in tasks:
+            rows.append((task.task_id, variant, REAL, task.answer, 0))
+            if variant == REAL and (labels := drawn.get(task.task_id)) is not None:
+                rows.append((task.task_id, variant, RANDOM_LABEL, labels.random_label, None))
+                rows.append((task.task_id, variant, MATCHED_TOKEN, labels.matched_token, labels.length_difference))
+    return pl.DataFrame(
+        rows,
+        schema={
+            "task_id": pl.String, "variant": pl.String, "condition": pl.String, "option": pl.Int32,
+            "length_difference": pl.Int32,
+        },
+        orient="row",
+    )  # fmt: skip
+
+
+def write_tables(folder: Path, scored: ScoredBattery, scores: XRayScores) -> None:
+    """Write ``options.parquet`` and ``labels.parquet``."""
+    for name, frame in ((OPTIONS, options_frame(scored)), (LABELS, labels_frame(scored, scores))):
+        write_with(folder / name, lambda path, frame=frame: frame.write_parquet(path, **_COMPRESSION))  # type: ignore[misc]
+
+
+def read_tables(folder: Path, protocol: str, skipped: Mapping[str, str]) -> tuple[ScoredBattery, dict[str, Labels]]:
+    """The run's scores and control labels.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-run-folder`` when a table is missing, cut, or contradicts itself.
+    """
+    try:
+        options = pl.read_parquet(folder / OPTIONS)
+        labels = pl.read_parquet(folder / LABELS)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        why = " ".join(str(error).split())[:160]
+        raise LmassayError("bad-run-folder", f"{folder}: {why}", "run its command again") from error
+    missing = [c for c in OPTION_COLUMNS if c not in options.columns]
+    if missing:
+        raise LmassayError("bad-run-folder", f"{folder}: {OPTIONS} lacks {', '.join(missing)}", "run it again")
+    off = (options["score"] - (options["logprob"] - options["neutral"])).abs().max()
+    if off is not None and float(off) > 1e-9:  # type: ignore[arg-type]
+        raise LmassayError(
+            "bad-run-folder", f"{folder}: scores differ from logprob - neutral by {off:.2g}", "the table was altered"
+        )
+    return scored_battery(options, labels, protocol, skipped), control_labels(labels)
+
+
+def scored_battery(
+    options: pl.DataFrame, labels: pl.DataFrame, protocol: str, skipped: Mapping[str, str]
+) -> ScoredBattery:
+    """Tables back to tasks, in the tables' order.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-run-folder`` when a task's options or depths are not complete.
+    """
+    depths = tuple(options.unique("depth_index").sort("depth_index")["depth"].to_list())
+    answers = {(v, t): o for v, t, o in labels.filter(condition=REAL).select("variant", "task_id", "option").iter_rows()}
+    n = len(depths)
+    variants: dict[str, list[ScoredTask]] = {}
+    for group in options.partition_by("variant", "task_id", maintain_order=True):
+        ordered = group.sort("option", "depth_index")
+        k = ordered["option"].n_unique()
+        first = ordered.row(0, named=True)
+        key = (first["variant"], first["task_id"])
+        if ordered.height != n * k or key not in answers:
+            raise LmassayError("bad-run-folder", f"task {key[1]} ({key[0]}) is not complete", "run it again")
+        each = ordered.gather_every(n)
+        variants.setdefault(first["variant"], []).append(
+            ScoredTask(
+                task_id=first["task_id"],
+                family=first["family"],
+                template=first["template"],
+                set_id=first["set"],
+                variant=first["variant"],
+                options=tuple(each["option_text"].to_list()),
+                answer=answers[key],
+                logprob=ordered["logprob"].to_numpy().reshape(k, n),
+                neutral=ordered["neutral"].to_numpy().reshape(k, n),
+                n_tokens=each["n_tokens"].to_numpy().astype(np.int64),
+                flags=frozenset(first["flags"] or ()),
+            )
+        )
+    return ScoredBattery(depths, protocol, {name: tuple(tasks) for name, tasks in variants.items()}, dict(skipped))
+
+
+def control_labels(labels: pl.DataFrame) -> dict[str, Labels]:
+    """Task id -> labels drawn when the run was made."""
+    drawn: dict[str, dict[str, Any]] = {}
+    for row in labels.filter(variant=REAL).iter_rows(named=True):
+        mine = drawn.setdefault(row["task_id"], {})
+        mine[row["condition"]] = row["option"]
+        if row["condition"] == MATCHED_TOKEN:
+            mine["length_difference"] = row["length_difference"]
+    whole: Sequence[str] = (REAL, RANDOM_LABEL, MATCHED_TOKEN)
+    return {
+        task: Labels(mine[REAL], mine[RANDOM_LABEL], mine[MATCHED_TOKEN], mine["length_difference"])
+        for task, mine in drawn.items()
+        if all(condition in mine for condition in whole)
+    }
