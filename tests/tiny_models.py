@@ -35,7 +35,15 @@ _LLAMA: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-_GPT2 = {"n_layer": 3, "n_head": 4, "n_embd": 32, "vocab_size": VOCABULARY, "n_positions": CONTEXT, "bos_token_id": 1, "eos_token_id": 2}
+_GPT2 = {
+    "n_layer": 3,
+    "n_head": 4,
+    "n_embd": 32,
+    "vocab_size": VOCABULARY,
+    "n_positions": CONTEXT,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 _NO_KV = {k: v for k, v in _LLAMA.items() if k != "num_key_value_heads"}
 _SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 _BLOOM = {"hidden_size": 32, "n_layer": 3, "n_head": 4, "vocab_size": VOCABULARY, **_SPECIAL}

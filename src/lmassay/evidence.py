@@ -120,7 +120,9 @@ def judged(rows: Sequence[Evidence]) -> tuple[Evidence, ...]:
     """The rows with Holm's p over those that share a signal, and their verdicts."""
     adjusted: dict[int, float] = {}
     for signal in {row.signal for row in rows}:
-        mine = sorted((i for i, r in enumerate(rows) if r.signal == signal and r.p is not None), key=lambda i: _p(rows[i]))
+        mine = sorted(
+            (i for i, r in enumerate(rows) if r.signal == signal and r.p is not None), key=lambda i: _p(rows[i])
+        )
         highest = 0.0
         for rank, index in enumerate(mine):
             highest = max(highest, min(1.0, (len(mine) - rank) * _p(rows[index])))

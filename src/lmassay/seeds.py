@@ -27,9 +27,7 @@ def generator(seed: int, item: str, purpose: str) -> np.random.Generator:
     return np.random.default_rng(derive(seed, item, purpose))
 
 
-def smallest_hash(
-    candidates: Iterable[T], seed: int, item: str, purpose: str, *, text: Callable[[T], str]
-) -> T:
+def smallest_hash(candidates: Iterable[T], seed: int, item: str, purpose: str, *, text: Callable[[T], str]) -> T:
     """The candidate whose ``sha256(seed, item, purpose, text)`` is smallest.
 
     No index is drawn, so neither the order of candidates nor other items change the choice.

@@ -59,7 +59,12 @@ def exact(title: str, value: float, n: int) -> Estimate:
 
 
 def cluster_draws(
-    values: ArrayLike, clusters: Sequence[str], rng: np.random.Generator, *, draws: int = DRAWS, sets: Sequence[str] | None = None
+    values: ArrayLike,
+    clusters: Sequence[str],
+    rng: np.random.Generator,
+    *,
+    draws: int = DRAWS,
+    sets: Sequence[str] | None = None,
 ) -> Floats:
     """Bootstrap draws of the mean, resampling whole clusters and, within them, whole sets.
 

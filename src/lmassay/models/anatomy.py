@@ -107,10 +107,12 @@ def take_apart(hf: PreTrainedModel) -> Anatomy:
     if getattr(hf.config, "is_encoder_decoder", False):
         raise _unsupported(hf, "it is an encoder-decoder", "choose a decoder-only model")
     row = next((f for f in FAMILIES if text_config.model_type in f.model_types and _at(hf, f.blocks)), None)
+    norm: nn.Module | None
+    projection: nn.Module | None = None
     if row is None:
         blocks, norm = _structure(hf, getattr(text_config, "num_hidden_layers", None))
         attention, mlp = _child(blocks[0], ("attn", "attention")), _child(blocks[0], ("mlp", "ffn", "feed_forward"))
-        family, projection = "structural", None
+        family = "structural"
     else:
         found, norm = _at(hf, row.blocks), _at(hf, row.norm)
         if not isinstance(found, nn.ModuleList):

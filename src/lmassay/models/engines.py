@@ -105,7 +105,7 @@ def _packed(model: LanguageModel, requests: Sequence[Continuations], batch_token
     trees = [(at, tree) for at, p in enumerate(plans) for tree in p.trees]
     for batch in _batches([len(tree) for _, tree in trees], batch_tokens):
         members = [trees[i] for i in batch]
-        states, context, target = _run_rows(model, [tree for _, tree in members])
+        states, context, target = run_rows(model, [tree for _, tree in members])
         found = target_log_probs(model, states, context, target).numpy()
         start = 0
         for at, tree in members:
@@ -115,8 +115,8 @@ def _packed(model: LanguageModel, requests: Sequence[Continuations], batch_token
     return [_gather(p, _with_final(v)) for p, v in zip(plans, values, strict=True)]
 
 
-def _run_rows(model: LanguageModel, trees: Sequence[Tree]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Run one tree per row; states (n_blocks + 1, n_contexts, d_model), and each edge's context and target."""
+def run_rows(model: LanguageModel, trees: Sequence[Tree]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Run one tree per row under a block mask; states (n_blocks + 1, n_contexts, d_model), and each edge's context and target."""
     width = max(map(len, trees))
     ids = np.zeros((len(trees), width), dtype=np.int64)
     positions = np.zeros_like(ids)

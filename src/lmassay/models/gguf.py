@@ -27,7 +27,6 @@ def converted(gguf: Path) -> Path:
         ``model-files-broken`` when the file cannot be read to its end, ``model-not-supported`` for a family that
         transformers cannot read from GGUF.
     """
-    _check_complete(gguf)
     return made_once(f"converted/{remembered_sha256(gguf)[:16]}-{CONVERSION}", lambda folder: _convert(gguf, folder))
 
 
@@ -52,6 +51,8 @@ def _broken(path: Path, why: str) -> LmassayError:
 def _convert(gguf: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    _check_complete(gguf)
 
     # transformers names the file after its folder, so the cache's own file name does not matter.
     place = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from lmassay.errors import FAILED_PART_WAY, LmassayError, nearest
 from lmassay.models.anatomy import take_apart
@@ -19,7 +19,7 @@ from lmassay.models.check import self_check
 from lmassay.models.fingerprint import config_digest, state_digest, tokenizer_digest
 from lmassay.models.gguf import converted
 from lmassay.models.language_model import Fingerprint, LanguageModel
-from lmassay.models.tokens import TokenizerView, view
+from lmassay.models.tokens import view
 from lmassay.storage.fetch import BUNDLED, fetch_gguf
 from lmassay.storage.fingerprint import combined, remembered_sha256
 
@@ -152,9 +152,7 @@ def _locate(name: str, *, accept_license: bool) -> tuple[str, list[str]]:
     if path.is_dir():
         return str(path), []
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise LmassayError(
-            "model-not-found", f"no bundled model, folder or hub id {name!r}", nearest(name, BUNDLED)
-        )
+        raise LmassayError("model-not-found", f"no bundled model, folder or hub id {name!r}", nearest(name, BUNDLED))
     return name, []
 
 
@@ -173,7 +171,9 @@ def _weights_digest(place: str, revision: str | None, *, allow_pickle: bool) -> 
                 "convert them to safetensors, or pass --allow-pickle if you trust their source",
             )
         if not pickled:
-            raise LmassayError("model-files-broken", f"{place} holds no weights", "put *.safetensors beside config.json")
+            raise LmassayError(
+                "model-files-broken", f"{place} holds no weights", "put *.safetensors beside config.json"
+            )
         files = pickled
     return combined((file.name, remembered_sha256(file)) for file in files)
 

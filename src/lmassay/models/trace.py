@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -252,7 +252,7 @@ def trace(
         for site in sorted(recorded | set(by_site) | {last}):
             stack.enter_context(_watch(model, site, seer(site), fired))
         extra: dict[str, Any] = {} if past_key_values is None else {"past_key_values": past_key_values}
-        try:
+        with suppress(_Reached):
             output = model.hf(
                 input_ids=batch.input_ids,
                 attention_mask=batch.attention_mask,
@@ -260,8 +260,6 @@ def trace(
                 use_cache=past_key_values is not None,
                 **extra,
             )
-        except _Reached:
-            pass
     for site, count in fired.items():
         if count != 1:
             raise LmassayError(

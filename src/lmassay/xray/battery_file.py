@@ -162,9 +162,9 @@ def _tasks(rows: Iterable[tuple[int, Row]], faults: list[str]) -> list[Task]:
         if row.set is not None:
             sets[row.set].append((line, task))
     for name, members in sets.items():
-        options = {frozenset(task.options) for _, task in members}
+        menus = {frozenset(task.options) for _, task in members}
         answers = {task.options[task.answer] for _, task in members}
-        whole = len(options) == 1 and len(answers) == len(members) == len(next(iter(options)))
+        whole = len(menus) == 1 and len(answers) == len(members) == len(next(iter(menus)))
         if not whole or len({task.template for _, task in members}) > 1:
             faults.append(
                 f"line {members[0][0]}: set {name!r} is not counterbalanced (tasks of one template that share their"

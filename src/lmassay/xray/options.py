@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Literal
 
 from lmassay.errors import LmassayError
@@ -61,7 +60,9 @@ class PromptStyle:
     def __post_init__(self) -> None:
         if self.chat and not getattr(self.tokens.hf, "chat_template", None):
             raise LmassayError(
-                "bad-request", "the tokenizer has no chat template", "leave --chat out to score the prompts as plain text"
+                "bad-request",
+                "the tokenizer has no chat template",
+                "leave --chat out to score the prompts as plain text",
             )
 
     def render(self, prompt: str) -> str:
@@ -69,7 +70,7 @@ class PromptStyle:
         if not self.chat:
             return prompt
         # `enable_thinking` is what templates with a thinking switch read; the others ignore it.
-        rendered: str = self.tokens.hf.apply_chat_template(  # type: ignore[assignment]
+        rendered: str = self.tokens.hf.apply_chat_template(
             [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True, enable_thinking=False
         )
         return rendered
@@ -95,7 +96,7 @@ class PromptStyle:
         text = self.render(prompt)
         own = self.tokens.encode(text)
         joint = [self.tokens.encode(text + self.joint + option) for option in options]
-        boundary = len(commonprefix([own, *joint]))
+        boundary = len(shared_prefix([own, *joint]))
         context = (*self.special, *own[:boundary])
         scored = tuple(tuple(ids[boundary:]) for ids in joint)
         for option, ids in zip(options, scored, strict=True):
@@ -107,6 +108,16 @@ class PromptStyle:
                     "reword the prompt or the option, or use a model with another tokenizer",
                 )
         return Tokenised(context, scored, boundary < len(own))
+
+
+def shared_prefix(sequences: Sequence[Sequence[int]]) -> list[int]:
+    """The tokens all sequences begin with."""
+    shared = []
+    for column in zip(*sequences, strict=False):
+        if len(set(column)) > 1:
+            break
+        shared.append(column[0])
+    return shared
 
 
 def scorable(tokenised: Tokenised, protocol: Protocol) -> Scorable:
@@ -121,7 +132,7 @@ def scorable(tokenised: Tokenised, protocol: Protocol) -> Scorable:
     if protocol == "multi-token":
         return Scorable(Continuations(context, options), frozenset(flags))
     if protocol == "first-distinct-token":
-        shared = tuple(commonprefix(list(options)))
+        shared = tuple(shared_prefix(options))
         if any(len(option) == len(shared) for option in options):
             flags.add("undecidable: an option ends where the others begin to differ")
             shared = shared[: min(map(len, options)) - 1]

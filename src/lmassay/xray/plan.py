@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from lmassay.errors import LmassayError
@@ -20,7 +20,7 @@ PHASES = ("real", "controls", "paraphrase")
 #: Variants that share the battery's task ids, so that leaving a task out leaves it out everywhere.
 TASK_VARIANTS = ("real", "semantics_break", "prompt_swap")
 #: Tokens of one unit of work: what an interruption can cost.
-SHARD_TOKENS = 8192
+SHARD_TOKENS = 2048
 
 Target = tuple[int, ...]
 
@@ -118,7 +118,7 @@ def plan_run(
         ``prompt-too-long``, ``tokenizer-not-usable``.
     """
 
-    @lru_cache(maxsize=None)
+    @cache
     def neutral_of(options: tuple[str, ...]) -> Tokenised:
         return style.tokenise(NEUTRAL_PROMPT, options)
 
@@ -145,9 +145,7 @@ def plan_run(
             "leave them out with --over-length skip, shorten them, or use a model with a longer context",
         )
     kept = [
-        p
-        for p in planned
-        if p.item.task_id not in (too_long if p.item.variant in TASK_VARIANTS else wordings_too_long)
+        p for p in planned if p.item.task_id not in (too_long if p.item.variant in TASK_VARIANTS else wordings_too_long)
     ]
     if not any(p.item.variant == "real" for p in kept):
         raise LmassayError(

@@ -23,9 +23,8 @@ from lmassay.xray.scored import ScoredBattery, ScoredTask
 from lmassay.xray.signs import xray_score
 
 NOT_RUN = "phase not run"
-ASSUMES_EXCHANGEABLE = (
-    "null: assumes exchangeable options (tasks stand in no counterbalanced sets); the prompt_swap row carries the verdict"
-)
+ASSUMES_EXCHANGEABLE = "null: assumes exchangeable options (tasks stand in no counterbalanced sets);"
+    " the prompt_swap row carries the verdict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +143,15 @@ def without_last_block(scored: ScoredBattery) -> ScoredBattery:
     )
 
 
-def _clusters(tasks: Sequence[Measured]) -> dict[str, list[str]]:
-    return {
-        "clusters": [m.task.template for m in tasks],
-        "sets": [m.task.set_id or m.task.task_id for m in tasks],
-    }
+def _clusters(tasks: Sequence[Measured]) -> tuple[list[str], list[str]]:
+    """Templates, and the sets within them."""
+    return [m.task.template for m in tasks], [m.task.set_id or m.task.task_id for m in tasks]
 
 
 def _mean(tasks: Sequence[Measured], value: Callable[[Measured], float], name: str, title: str, seed: int) -> Estimate:
-    return mean_estimate(
-        [value(m) for m in tasks], title=title, rng=generator(seed, name, "interval"), **_clusters(tasks)
-    )
+    templates, sets = _clusters(tasks)
+    values = [value(m) for m in tasks]
+    return mean_estimate(values, templates, sets=sets, title=title, rng=generator(seed, name, "interval"))
 
 
 def _rates(tasks: Sequence[Measured], seed: int) -> dict[str, Estimate]:
@@ -278,14 +275,16 @@ def _matching(tasks: Sequence[Measured], seed: int) -> dict[str, Estimate]:
 
 def _evidence(tasks: Sequence[Measured], seed: int) -> list[Evidence]:
     def row(signal: str, control: str, metric: str, chosen: Sequence[Measured], first: Any, second: Any) -> Evidence:
+        templates, sets = _clusters(chosen)
         return paired_evidence(
             signal,
             control,
             metric,
             [float(first(m)) for m in chosen],
             [float(second(m)) for m in chosen],
+            templates,
+            sets=sets,
             rng=generator(seed, f"{signal}/{control}", "evidence"),
-            **_clusters(chosen),
         )
 
     rows = [
@@ -334,5 +333,7 @@ def _notices(scored: ScoredBattery, decided: Decided) -> list[str]:
         notices.append(f"{len(decided.errors)} tasks have scores that are not finite numbers")
     no_rule = sum("tail_rule" in t.flags for t in scored.variants.get("semantics_break", ()))
     if no_rule:
-        notices.append(f"{no_rule} prompts were broken by the tail rule for want of a number or of a rule of their family")
+        notices.append(
+            f"{no_rule} prompts were broken by the tail rule for want of a number or of a rule of their family"
+        )
     return notices

@@ -67,7 +67,7 @@ def options_frame(scored: ScoredBattery) -> pl.DataFrame:
 
 def labels_frame(scored: ScoredBattery, scores: XRayScores) -> pl.DataFrame:
     """One row per task, variant and condition: which option plays the answer."""
-    rows = []
+    rows: list[tuple[str, str, str, int, int | None]] = []
     drawn = {m.task.task_id: m.labels for m in scores.decided.tasks}
     for variant, tasks in scored.variants.items():
         for task in tasks:
@@ -110,9 +110,7 @@ def read_tables(folder: Path, protocol: str, skipped: Mapping[str, str]) -> tupl
         raise LmassayError("bad-run-folder", f"{folder}: {OPTIONS} lacks {', '.join(missing)}", "run it again")
     off = (options["score"] - (options["logprob"] - options["neutral"])).abs().max()
     if off is not None and float(off) > 1e-9:  # type: ignore[arg-type]
-        raise LmassayError(
-            "bad-run-folder", f"{folder}: scores differ from logprob - neutral by {off:.2g}", "the table was altered"
-        )
+        raise LmassayError("bad-run-folder", f"{folder}: scores differ from logprob - neutral", "the table was altered")
     return scored_battery(options, labels, protocol, skipped), control_labels(labels)
 
 
@@ -127,7 +125,9 @@ def scored_battery(
         ``bad-run-folder`` when a task's options or depths are not complete.
     """
     depths = tuple(options.unique("depth_index").sort("depth_index")["depth"].to_list())
-    answers = {(v, t): o for v, t, o in labels.filter(condition=REAL).select("variant", "task_id", "option").iter_rows()}
+    answers = {
+        (v, t): o for v, t, o in labels.filter(condition=REAL).select("variant", "task_id", "option").iter_rows()
+    }
     n = len(depths)
     variants: dict[str, list[ScoredTask]] = {}
     for group in options.partition_by("variant", "task_id", maintain_order=True):

@@ -23,7 +23,8 @@ def leads(score: Floats) -> Floats:
     """(n_options, n_depths) scores -> lead of each option over the best other one, nats."""
     ordered = np.sort(score, axis=0)
     best, second = ordered[-1], ordered[-2]
-    return np.where(score == best, score - np.where((score == best).sum(0) > 1, best, second), score - best)
+    # A tied best has itself as second, so its lead is zero.
+    return np.asarray(np.where(score == best, best - second, score - best))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Wins:
     @property
     def counts(self) -> Ints:
         """(n_options,) depths won, ``final`` included."""
-        return self.at.sum(1)
+        return np.asarray(self.at.sum(1))
 
     @property
     def internal(self) -> Bools:

@@ -42,9 +42,7 @@ class NumberWording:
     def ask(self, a: int, b: int, names: Names) -> Question:
         """The question about one pair of numbers."""
         v, w, u = (*names, "", "", "")[:3]
-        prompt = self.wording.format(
-            a=a, b=b, twice=2 * a, total=a + b, product=a * b, other=a + b + 3, v=v, w=w, u=u
-        )
+        prompt = self.wording.format(a=a, b=b, twice=2 * a, total=a + b, product=a * b, other=a + b + 3, v=v, w=w, u=u)
         used = [n for field, n in zip(("{v}", "{w}", "{u}"), (v, w, u), strict=True) if field in self.wording]
         return Question(prompt, self.compute(a, b, v), tuple(used))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 from lmassay.seeds import digest
 from lmassay.xray.batteries import algebra, arithmetic, binders, closure
@@ -58,7 +59,7 @@ def _battery(name: str, rows: list[Row]) -> Battery:
         numbers[stem] += 1
         task_id = f"{stem}_{numbers[stem]:02d}"
         # Where the answer stands goes round in fours; where the wrong options stand goes by hash.
-        options = sorted(wrong, key=lambda option, i=task_id: digest(0, i, "option order", option))
+        options = sorted(wrong, key=partial(digest, 0, task_id, "option order"))
         options.insert((at + at // 4) % 4, answer)
         tasks.append(
             Task(task_id, family, prompt, tuple(options), options.index(answer), f"{family}/{template}",

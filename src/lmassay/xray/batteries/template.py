@@ -32,7 +32,9 @@ class Question:
         if not self.names:
             return self.prompt
         order: dict[str, str] = {}
-        pattern = r"(?<![A-Za-z])(?:" + "|".join(map(re.escape, sorted(self.names, key=len, reverse=True))) + r")(?![A-Za-z])"
+        pattern = (
+            r"(?<![A-Za-z])(?:" + "|".join(map(re.escape, sorted(self.names, key=len, reverse=True))) + r")(?![A-Za-z])"
+        )
         return re.sub(pattern, lambda m: order.setdefault(m.group(), f"<{len(order)}>"), self.prompt)
 
 

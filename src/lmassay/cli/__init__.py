@@ -1,0 +1,90 @@
+"""Commands: parse, call, print. What a user sees when something is wrong is one line and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from lmassay import __version__
+from lmassay.cli import demo, models, runs, xray
+from lmassay.errors import BAD_REQUEST, FAILED_PART_WAY, LmassayError, nearest
+
+app = typer.Typer(
+    name="lmassay",
+    help="Does what you read inside a language model survive its controls?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(xray.app, name="xray")
+app.add_typer(models.app, name="models")
+runs.register(app)
+demo.register(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"lmassay {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Does what you read inside a language model survive its controls?"""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    if debug:
+        # Wherever it stands on the line, not only before the command's name.
+        arguments = ["--debug", *(a for a in arguments if a != "--debug")]
+    # Progress bars of libraries would be mixed into ours.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    try:
+        status = app(arguments, standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except LmassayError as error:
+        if debug:
+            raise
+        _fail(f"error[{error.code}]: {error.one_line().removeprefix(f'{error.code}: ')}", error.exit_status)
+    except click.exceptions.NoArgsIsHelpError as error:
+        _fail(error.format_message(), BAD_REQUEST)
+    except click.ClickException as error:
+        _fail(f"error[bad-request]: {_usage(error)}", BAD_REQUEST)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("error[interrupted]: stopped — run the same command again to go on where it stopped", FAILED_PART_WAY)
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if debug:
+            raise
+        why = " ".join(str(error).split())[:300]
+        _fail(f"error: {type(error).__name__}: {why} — a fault of lmassay; --debug shows where", FAILED_PART_WAY)
+
+
+def _usage(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "lmassay"
+    if isinstance(error, click.UsageError) and message.startswith("No such command") and context is not None:
+        known = list(getattr(context.command, "commands", {}))
+        return f"{message} — {nearest(message.split(chr(39))[1], known)}"
+    return f"{message} — see `{command} --help`"
+
+
+def _fail(line: str, status: int) -> None:
+    print(line, file=sys.stderr)
+    sys.exit(status)

@@ -1,0 +1,63 @@
+"""Commands on finished runs: show, rescore, bundle, cite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Run = Annotated[Path, typer.Argument(help="A run folder.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command()(show)
+    app.command()(rescore)
+    app.command()(bundle)
+    app.command()(cite)
+
+
+def show(run: Run, as_json: Annotated[bool, typer.Option("--json", help="Print scores.json.")] = False) -> None:
+    """Print a run: evidence first, then scores, families and counts."""
+    from lmassay.cli.xray import show_run
+    from lmassay.storage.runs import read_scores
+
+    show_run(run, read_scores(run), as_json=as_json)
+
+
+def rescore(run: Run, as_json: Annotated[bool, typer.Option("--json", help="Print scores.json.")] = False) -> None:
+    """Compute every score again from the run's tables, without a model, and compare."""
+    from lmassay.cli.xray import show_run
+    from lmassay.xray.rescore import rescore_run
+
+    document, differing = rescore_run(run)
+    show_run(run, document, as_json=as_json)
+    if not as_json:
+        typer.echo(
+            "all scores are as before" if differing is None else f"scores.json was rewritten: {differing} differed"
+        )
+
+
+def bundle(
+    run: Annotated[Path, typer.Argument(help="A run folder, or with --verify a bundle.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check a bundle: hashes, and scores computed again.")
+    ] = False,
+) -> None:
+    """Pack a run with its hashes, so that another machine can verify it."""
+    from lmassay.xray.bundle import verify_bundle, write_bundle
+
+    if verify:
+        typer.echo(f"{run}: hashes hold and all scores come out again ({verify_bundle(run)})")
+        return
+    path = out or run.parent / f"{run.name}.lmassay.tar.gz"
+    typer.echo(f"{path}  sha256 {write_bundle(run, path)}")
+
+
+def cite(run: Run) -> None:
+    """Print a LaTeX table row, a BibTeX entry and the run's content hash."""
+    from lmassay.reports.cite import citation
+
+    typer.echo(citation(run))

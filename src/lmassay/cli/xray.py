@@ -1,0 +1,152 @@
+"""``lmassay xray``: run the suite, score what was measured elsewhere, compare runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lmassay.cli.progress import shown
+
+if TYPE_CHECKING:
+    from lmassay.models.language_model import LanguageModel
+
+app = typer.Typer(
+    help="Layer-by-layer option scoring held against its controls.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Battery = Annotated[str, typer.Option(help="core50, heldout54, balanced:N, or a JSONL, YAML or CSV file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print scores.json instead of tables.")]
+Seed = Annotated[int, typer.Option(help="Of control labels, intervals and nulls.")]
+
+
+def default_out(*parts: str) -> Path:
+    """``runs/<parts>``, with what a file name should not hold replaced."""
+    return Path("runs") / "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", part).strip("_.") for part in parts if part)
+
+
+def show_run(path: Path, document: dict[str, Any], *, as_json: bool) -> None:
+    """Print a finished run and where it is."""
+    if as_json:
+        typer.echo(json.dumps(document, indent=1))
+        return
+    from lmassay.reports.terminal import print_run
+    from lmassay.storage.runs import read_record
+
+    print_run(read_record(path), document)
+    typer.echo(f"\nrun folder: {path}")
+
+
+@app.command()
+def run(
+    model: Annotated[str, typer.Argument(help="A bundled name, folder, .gguf file or hub id.")],
+    battery: Battery = "core50",
+    protocol: Annotated[str, typer.Option(help="multi-token, first-token or first-distinct-token.")] = "multi-token",
+    phases: Annotated[
+        str, typer.Option(help="Comma-separated: real, controls, paraphrase.")
+    ] = "real,controls,paraphrase",
+    chat: Annotated[bool, typer.Option("--chat", help="Put the prompt as user turn of the chat template.")] = False,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps …")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32 (default), float64, bfloat16 or float16.")] = None,
+    engine: Annotated[str, typer.Option(help="packed, cached, or plain: one sequence per forward pass.")] = "packed",
+    depths: Annotated[
+        str, typer.Option(help="paper, or distinct: without the last block, which repeats final.")
+    ] = "paper",
+    span: Annotated[int, typer.Option(help="Consecutive depths that make a winning span stable.")] = 2,
+    over_length: Annotated[str, typer.Option(help="error or skip: prompts longer than the context.")] = "error",
+    batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one forward pass.")] = None,
+    seed: Seed = 0,
+    accept_license: Annotated[
+        bool, typer.Option("--accept-license", help="Accept the terms of a bundled model.")
+    ] = False,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Load pickled weights, which can run code.")
+    ] = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Run folder; resumed if it holds this run unfinished.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a model: options scored at every depth, held against relabelled, broken, swapped and reworded prompts."""
+    from lmassay.xray.batteries import load_battery
+    from lmassay.xray.run import Settings, run_xray
+
+    settings = Settings(
+        protocol=protocol,  # type: ignore[arg-type]
+        phases=tuple(p.strip() for p in phases.split(",") if p.strip()),
+        chat=chat,
+        depths=depths,
+        span=span,
+        engine=engine,
+        over_length=over_length,
+        seed=seed,
+        batch_tokens=batch_tokens,
+    )
+    chosen = load_battery(battery, seed=seed)
+
+    def open_it() -> LanguageModel:
+        from lmassay.models.open import open_model
+
+        print(f"opening {model}", file=sys.stderr)
+        return open_model(
+            model,
+            revision=revision,
+            device=device,
+            dtype=dtype,
+            trust_remote_code=trust_remote_code,
+            allow_pickle=allow_pickle,
+            accept_license=accept_license,
+        )
+
+    path = out or default_out("xray", Path(model).name, revision or "", Path(battery).name)
+    command = " ".join(["lmassay", *sys.argv[1:]])
+    with shown("scoring") as progress:
+        result = run_xray(open_it, chosen, path, settings, command=command, progress=progress)
+    if result.resumed_shards:
+        print(f"{result.resumed_shards} of {result.n_shards} units were already done", file=sys.stderr)
+    show_run(result.path, result.scores, as_json=as_json)
+
+
+@app.command()
+def score(
+    file: Annotated[Path, typer.Argument(help="Option scores made elsewhere: Parquet, CSV or JSONL.")],
+    battery: Annotated[
+        str | None, typer.Option(help="Battery the task ids belong to, if the file has only ids.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the model or method.")] = None,
+    depths: Annotated[str, typer.Option(help="paper or distinct.")] = "paper",
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Hold option scores computed elsewhere against the same controls, nulls and verdicts."""
+    from lmassay.xray.outside import score_file
+
+    path = out or default_out("xray-score", name or file.stem)
+    document = score_file(
+        file, path, battery=battery, name=name or file.stem, depths=depths, seed=seed, command=" ".join(sys.argv[1:])
+    )
+    show_run(path, document, as_json=as_json)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Two or more run folders.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+) -> None:
+    """Put runs side by side; refused when they were measured under different conventions."""
+    from lmassay.xray.compare import compare_runs
+
+    comparison = compare_runs(runs)
+    if as_json:
+        typer.echo(json.dumps(comparison, indent=1))
+        return
+    from lmassay.reports.terminal import print_comparison
+
+    print_comparison(comparison)

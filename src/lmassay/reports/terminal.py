@@ -1,0 +1,172 @@
+"""Runs, comparisons and checks as tables in a terminal, plain text off one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from lmassay.models.numerics import NumericsRow
+    from lmassay.storage.fetch import BundledModel
+
+#: Off a terminal, tables are as wide as they need to be, so that nothing is cut.
+PLAIN_WIDTH = 160
+VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
+
+
+def _console() -> Console:
+    terminal = sys.stdout.isatty()
+    return Console(width=None if terminal else PLAIN_WIDTH, no_color=not terminal, highlight=False, emoji=False)
+
+
+def clean(text: object) -> Text:
+    """Untrusted text: no markup, control characters made visible."""
+    return Text("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)))
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else clean(cell) for cell in row))
+    return table
+
+
+def number(value: float | int | None) -> str:
+    """Three decimals, an integer as it is, a dash for what is undefined."""
+    if value is None:
+        return "–"
+    return str(value) if isinstance(value, int) else f"{value:.3f}"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    return "" if row["low"] is None else f"[{row['low']:.3f}, {row['high']:.3f}]"
+
+
+def print_run(record: dict[str, Any], document: dict[str, Any]) -> None:
+    """Evidence first, then scores, families, paraphrase groups, counts and notices."""
+    console = _console()
+    identity, model = record["identity"], record["model"]
+    console.print(Text.assemble(("lmassay xray  ", "bold"), clean(f"{model['name']} on {identity['battery']['name']}")))
+    settings = identity["settings"]
+    about = [settings["protocol"], identity["convention"]["dtype"], f"seed {settings['seed']}", *model["notes"]]
+    console.print(clean("; ".join(str(a) for a in about if a)))
+    survives = document["survives_its_controls"]
+    console.print(
+        Text("survives its controls: ").append("yes" if survives else "no", "bold green" if survives else "bold red")
+    )
+    console.print()
+    console.print(_evidence(document["evidence"]))
+    console.print()
+    scores = [
+        (name, number(s["value"]), _interval(s), s["n"], s["title"] + _status(s["status"]))
+        for name, s in document["scores"].items()
+    ]
+    table = _table("Scores", ("score", "value", "95 % interval", "n", "what"), scores)
+    table.columns[-1].justify = "left"
+    console.print(table)
+    console.print()
+    families = [
+        (name, number(s["value"]), _interval(s), s["n"], s["n_clusters"], s["status"])
+        for name, s in document["families"].items()
+    ]
+    console.print(_table("PSI by family", ("family", "PSI", "95 % interval", "tasks", "templates", "status"), families))
+    if document["paraphrase_groups"]:
+        console.print()
+        console.print(_groups(document["paraphrase_groups"]))
+    console.print()
+    counts = document["counts"]
+    console.print(clean("counts: " + ", ".join(f"{name} {n}" for name, n in counts.items())))
+    for notice in document["notices"]:
+        console.print(clean(f"note: {notice}"))
+
+
+def _status(status: str) -> str:
+    return "" if status == "ok" else f" ({status})"
+
+
+def _evidence(rows: Iterable[dict[str, Any]]) -> Table:
+    cells = [
+        (
+            row["signal"], row["control"], number(row["signal_value"]), number(row["control_value"]),
+            number(row["difference"]), _interval(row), number(row["p_holm"]), row["n"],
+            Text(row["verdict"], VERDICT_STYLE.get(row["verdict"], "")),
+        )
+        for row in rows
+    ]  # fmt: skip
+    columns = (
+        "signal",
+        "control",
+        "signal value",
+        "control value",
+        "difference",
+        "95 % interval",
+        "p (Holm)",
+        "n",
+        "verdict",
+    )
+    return _table("Evidence", columns, cells)
+
+
+def _groups(groups: Iterable[dict[str, Any]]) -> Table:
+    rows = [
+        (g["group"], number(g["jaccard"]), number(g["win_rate"]), number(g["final_accuracy"]), g["n_wordings"],
+         "" if g["any_win"] else "never wins")
+        for g in groups
+    ]  # fmt: skip
+    return _table("Paraphrase groups", ("group", "Jaccard", "win rate", "final accuracy", "wordings", ""), rows)
+
+
+def print_comparison(comparison: dict[str, Any]) -> None:
+    """Runs as columns."""
+    console = _console()
+    names = [clean(f"{run['model']} ({run['n_blocks']} blocks)") for run in comparison["runs"]]
+    rows: list[list[object]] = [
+        ["survives its controls", *("yes" if r["survives_its_controls"] else "no" for r in comparison["runs"])]
+    ]
+    rows += [[name, *(_cell(s) for s in scores)] for name, scores in comparison["scores"].items()]
+    rows += [[f"PSI {family}", *(_cell(s) for s in scores)] for family, scores in comparison["families"].items()]
+    console.print(_table("Runs", ("score", *(n.plain for n in names)), rows))
+    console.print("a rate of any win grows with the number of blocks: compare models by psi_excess and its p")
+
+
+def _cell(score: dict[str, Any] | None) -> str:
+    if score is None or score["value"] is None:
+        return "–"
+    return f"{number(score['value'])} {_interval(score)}".rstrip()
+
+
+def print_models(bundled: Sequence[BundledModel], families: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Bundled models and the families read by name."""
+    console = _console()
+    rows = [(m.name, m.title, m.licence, f"{m.megabytes} MB") for m in bundled]
+    table = _table("Bundled models", ("name", "what", "licence", "download"), rows)
+    table.columns[1].justify = table.columns[2].justify = "left"
+    console.print(table)
+    console.print()
+    table = _table(
+        "Families read by name (others by structure)",
+        ("family", "model types"),
+        [(n, ", ".join(t)) for n, t in families],
+    )
+    table.columns[1].justify = "left"
+    console.print(table)
+
+
+def print_check(name: str, family: str, packing: bool, figures: dict[str, float], rows: Sequence[NumericsRow]) -> None:
+    """Self-check figures and the numerics table."""
+    console = _console()
+    console.print(clean(f"{name}: family {family}, {'packed rows' if packing else 'shared prompt cache'}"))
+    console.print(_table("Self-check", ("figure", "nats"), [(k, f"{v:.2g}") for k, v in figures.items()]))
+    console.print()
+    cells = [
+        (r.what, f"{r.largest_change:.2g}", f"{r.changed_decisions} of {r.n_decisions}", "exceeds" if r.exceeds else "")
+        for r in rows
+    ]
+    console.print(_table("Change in option scores", ("what", "largest, nats", "decisions changed", ""), cells))
