@@ -45,7 +45,9 @@ def test_identity_edit_is_bit_equal(tiny_model, family, kind):
     rows, cols = _everywhere()
     site = f"block.1{kind}"
     clean = trace(model, _batch(model), rows, cols, (), record_sites=[site], logits=True)
-    edited = trace(model, _batch(model), rows, cols, (), edits=[Replace(site, rows, cols, clean.sites[site])], logits=True)
+    edited = trace(
+        model, _batch(model), rows, cols, (), edits=[Replace(site, rows, cols, clean.sites[site])], logits=True
+    )
     assert torch.equal(clean.logits, edited.logits)
 
 
@@ -65,7 +67,9 @@ def test_reading_more_does_not_change_what_is_read(tiny_model):
     rows, cols = _everywhere()
     edit = [Zero("block.1.mlp")]
     few = trace(model, _batch(model), rows, cols, (4,), edits=edit).states
-    many = trace(model, _batch(model), rows, cols, (4, 0, 2), edits=edit, record_sites=["block.2.mlp", "block.0.attention"]).states
+    many = trace(
+        model, _batch(model), rows, cols, (4, 0, 2), edits=edit, record_sites=["block.2.mlp", "block.0.attention"]
+    ).states
     assert torch.equal(few[0], many[0])
 
 
@@ -75,7 +79,9 @@ def test_an_edit_touches_only_the_tokens_it_names(tiny_model):
     rows, cols = _everywhere()
     clean = trace(model, _batch(model), rows, cols).states
     values = torch.full((1, 32), 3.0)
-    edited = trace(model, _batch(model), rows, cols, edits=[Replace("block.0", torch.tensor([1]), torch.tensor([4]), values)]).states
+    edited = trace(
+        model, _batch(model), rows, cols, edits=[Replace("block.0", torch.tensor([1]), torch.tensor([4]), values)]
+    ).states
     changed = (clean[1] != edited[1]).any(-1)
     assert changed.nonzero().flatten().tolist() == [TOKENS + 4]
     assert torch.equal(clean[:, :TOKENS], edited[:, :TOKENS])
@@ -88,7 +94,10 @@ def test_mean_and_resample_put_what_they_are_given(tiny_model):
     rows, cols = _everywhere()
     vector = torch.arange(32.0)
     donor = torch.randn(2, TOKENS, 32)
-    for edit, expected in ((Mean("block.1.mlp", vector), vector.expand(14, 32)), (Resample("block.1.mlp", donor), donor.reshape(14, 32))):
+    for edit, expected in (
+        (Mean("block.1.mlp", vector), vector.expand(14, 32)),
+        (Resample("block.1.mlp", donor), donor.reshape(14, 32)),
+    ):
         seen = trace(model, _batch(model), rows, cols, (), edits=[edit], record_sites=["block.1.mlp"])
         assert torch.equal(seen.sites["block.1.mlp"], expected)
 

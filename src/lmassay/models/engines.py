@@ -116,7 +116,10 @@ def _packed(model: LanguageModel, requests: Sequence[Continuations], batch_token
 
 
 def run_rows(model: LanguageModel, trees: Sequence[Tree]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Run one tree per row under a block mask; states (n_blocks + 1, n_contexts, d_model), and each edge's context and target."""
+    """Run one tree per row under a block mask.
+
+    Returns the states (n_blocks + 1, n_contexts, d_model), and each edge's context and target.
+    """
     width = max(map(len, trees))
     ids = np.zeros((len(trees), width), dtype=np.int64)
     positions = np.zeros_like(ids)
@@ -188,7 +191,7 @@ def _run_cached(
     rows = torch.arange(len(requests))
     last = torch.full_like(rows, n_context - 1)
     depths = range(model.n_blocks + 1)
-    seen = trace(model, Batch(ids, torch.ones_like(ids), position), rows, last, depths, past_key_values=cache)
+    seen = trace(model, Batch(ids, torch.ones_like(ids), position), rows, last, depths, cache=cache)
     _read(model, seen.states, [(i, n_context - 1) for i in range(len(requests))], trees, values)
     branches = [(i, path) for i, tree in enumerate(trees) for path in _leaf_paths(tree, n_context)]
     for batch in _batches([n_context + len(path) for _, path in branches], batch_tokens):
@@ -206,7 +209,7 @@ def _run_cached(
         place = torch.tensor(list(where.values()))
         position = torch.arange(n_context, n_context + width).expand_as(ids)
         now = Batch(ids.to(model.device), mask.to(model.device), position.to(model.device))
-        seen = trace(model, now, place[:, 0], place[:, 1], depths, past_key_values=own)
+        seen = trace(model, now, place[:, 0], place[:, 1], depths, cache=own)
         _read(model, seen.states, list(where), trees, values)
     return values
 

@@ -60,10 +60,11 @@ class NumericsRow:
 
 def numerics_table(model: LanguageModel) -> list[NumericsRow]:
     """Compare batches, padding on either side, the packed and cached engines, and half precision."""
+    encode = model.tokens.encode
     requests = [
-        Continuations((*model.tokens.prefix, *model.tokens.encode(prompt)), tuple(tuple(model.tokens.encode(o)) for o in options))
+        Continuations((*model.tokens.prefix, *encode(prompt)), tuple(tuple(encode(option)) for option in options))
         for prompt, options in PROMPTS
-    ]  # fmt: skip
+    ]
     alone = _rows(model, requests, batch_size=1)
     found = [
         *((f"batch of {n}, right padding", _rows(model, requests, batch_size=n)) for n in BATCH_SIZES),

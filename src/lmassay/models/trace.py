@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +16,8 @@ from lmassay.errors import FAILED_PART_WAY, LmassayError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from transformers import PreTrainedModel
 
     from lmassay.models.language_model import LanguageModel
 
@@ -189,6 +193,12 @@ def _depth_site(model: LanguageModel, depth: int) -> str:
     return model.depths[min(depth, model.n_blocks)]
 
 
+@lru_cache(maxsize=8)
+def _cache_argument(hf: PreTrainedModel) -> str:
+    """What the installed transformers calls the cache: ``past_key_values`` became ``cache`` within version 5."""
+    return "cache" if "cache" in inspect.signature(hf.forward).parameters else "past_key_values"
+
+
 @torch.inference_mode()
 def trace(
     model: LanguageModel,
@@ -200,7 +210,7 @@ def trace(
     edits: Sequence[Edit] = (),
     record_sites: Sequence[str] = (),
     logits: bool = False,
-    past_key_values: Any = None,
+    cache: Any = None,
 ) -> Trace:
     """Run the body once, apply the edits in order, and record the residual stream at chosen depths and tokens.
 
@@ -216,7 +226,7 @@ def trace(
         Components recorded besides.
     logits : bool
         Also run final norm and head, and return the model's own logits at the recorded tokens.
-    past_key_values : transformers.Cache, optional
+    cache : transformers.Cache, optional
         Extended in place.
 
     Raises
@@ -251,13 +261,13 @@ def trace(
     with ExitStack() as stack:
         for site in sorted(recorded | set(by_site) | {last}):
             stack.enter_context(_watch(model, site, seer(site), fired))
-        extra: dict[str, Any] = {} if past_key_values is None else {"past_key_values": past_key_values}
+        extra: dict[str, Any] = {} if cache is None else {_cache_argument(model.hf): cache}
         with suppress(_Reached):
             output = model.hf(
                 input_ids=batch.input_ids,
                 attention_mask=batch.attention_mask,
                 position_ids=batch.position_ids,
-                use_cache=past_key_values is not None,
+                use_cache=cache is not None,
                 **extra,
             )
     for site, count in fired.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,6 +20,11 @@ from lmassay.xray.task import Battery, ParaphraseGroup, Task
 
 #: Faults named one by one; the rest is counted.
 FAULTS_SHOWN = 20
+#: Characters of one fault, which may quote a cell of any length.
+FAULT_LENGTH = 200
+#: An index of more digits than this is none of ours, and may be more than `int` reads.
+INDEX_DIGITS = 9
+_OPTION = re.compile(r"option_[0-9]{1,9}")
 
 
 class Row(BaseModel):
@@ -44,8 +50,9 @@ class Row(BaseModel):
 def read_battery(path: Path) -> Battery:
     """Read and check a battery file.
 
-    A CSV has one row per task; its options stand in columns ``option_0``, ``option_1``, … (empty cells at the end are
-    no options, an empty cell before a filled one is a fault), or in one column ``options`` as a JSON list.
+    A CSV has one row per task; its options stand in columns ``option_0``, ``option_1``, … in the order of their numbers
+    (empty cells at the end are no options, an empty cell before a filled one is a fault), or in one column ``options``
+    as a JSON list.
 
     Raises
     ------
@@ -69,7 +76,7 @@ def read_battery(path: Path) -> Battery:
     if not rows and not faults:
         faults.append("the file holds no task")
     if faults:
-        shown = "; ".join(faults[:FAULTS_SHOWN])
+        shown = "; ".join(f if len(f) <= FAULT_LENGTH else f"{f[:FAULT_LENGTH]}…" for f in faults[:FAULTS_SHOWN])
         more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
         raise LmassayError("bad-battery", f"{path.name}: {shown}{more}", "mend the rows; nothing was run")
     return Battery(path.stem, "file", tuple(tasks), tuple(_groups(rows, tasks)))
@@ -90,13 +97,14 @@ def _raw_rows(path: Path, text: str, faults: list[str]) -> Iterator[tuple[int, A
             if content.strip():
                 try:
                     yield line, json.loads(content)
-                except json.JSONDecodeError as error:
-                    faults.append(f"line {line}: not JSON ({error.msg})")
+                except (ValueError, RecursionError) as error:
+                    faults.append(f"line {line}: not JSON ({getattr(error, 'msg', error)})")
     else:
         try:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
             values = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        # A date such as 2024-13-45 and a number of too many digits fail in the constructor, not in the parser.
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             faults.append(f"not YAML: {' '.join(str(error).split())}")
             return
         if not isinstance(values, list) or not isinstance(node, yaml.SequenceNode):
@@ -107,13 +115,32 @@ def _raw_rows(path: Path, text: str, faults: list[str]) -> Iterator[tuple[int, A
 
 
 def _csv_rows(text: str, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    columns = [c for c in reader.fieldnames or () if c.startswith("option_")]
-    for cells in reader:
-        line = reader.line_num
-        if None in cells or any(v is None for v in cells.values()):
-            faults.append(f"line {line}: {'too many' if None in cells else 'too few'} cells")
+    reader = csv.reader(io.StringIO(text, newline=""))
+    end = 0
+    header: list[str] | None = None
+    columns: list[str] = []
+    while True:
+        # A quoted cell may hold line breaks: a row is named by the line it starts on.
+        line = end + 1
+        try:
+            values = next(reader, None)
+        except csv.Error as error:
+            faults.append(f"line {line}: not CSV ({error})")
+            return
+        end = reader.line_num
+        if values is None:
+            return
+        if not values:
             continue
+        if header is None:
+            header = values
+            faults += [f"line {line}: column {c!r} stands twice" for c in dict.fromkeys(header) if header.count(c) > 1]
+            columns = sorted((c for c in header if _OPTION.fullmatch(c)), key=lambda c: int(c.removeprefix("option_")))
+            continue
+        if len(values) != len(header):
+            faults.append(f"line {line}: too {'many' if len(values) > len(header) else 'few'} cells")
+            continue
+        cells = dict(zip(header, values, strict=True))
         row: dict[str, Any] = {k: v for k, v in cells.items() if k not in columns and v != ""}
         row.setdefault("prompt", cells.get("prompt", ""))
         if columns:
@@ -125,9 +152,9 @@ def _csv_rows(text: str, faults: list[str]) -> Iterator[tuple[int, dict[str, Any
             if isinstance(row.get(listed), str):
                 try:
                     row[listed] = json.loads(row[listed])
-                except json.JSONDecodeError:
-                    faults.append(f"line {line}: {listed} is not a JSON list")
-                    row.pop(listed)
+                except (ValueError, RecursionError):
+                    # Left as it is, it fails the row's own check as no list.
+                    continue
         yield line, row
 
 
@@ -136,11 +163,9 @@ def _tasks(rows: Iterable[tuple[int, Row]], faults: list[str]) -> list[Task]:
     first_line: dict[str, int] = {}
     sets: dict[str, list[tuple[int, Task]]] = defaultdict(list)
     for line, row in rows:
-        if row.id in first_line:
-            faults.append(f"line {line}: id {row.id!r} is that of line {first_line[row.id]} too")
-            continue
-        first_line[row.id] = line
         problems = list(_problems(row))
+        if first_line.setdefault(row.id, line) != line:
+            problems.append(f"id {row.id!r} is that of line {first_line[row.id]} too")
         if problems:
             faults += [f"line {line}: {problem}" for problem in problems]
             continue
@@ -192,6 +217,8 @@ def _problems(row: Row) -> Iterator[str]:
         yield f"the answer {row.answer!r} is not among the options"
     if any(not wording.strip() for wording in row.paraphrases):
         yield "a paraphrase is empty"
+    if row.broken_prompt is not None and not row.broken_prompt.strip():
+        yield "the broken_prompt is empty"
 
 
 def _encodable(text: str) -> bool:
@@ -207,7 +234,7 @@ def _answer(row: Row, options: tuple[str, ...]) -> int:
     if isinstance(row.answer, str):
         if row.answer.strip() in options:
             return options.index(row.answer.strip())
-        if not (row.answer.isascii() and row.answer.isdecimal()):
+        if not (row.answer.isascii() and row.answer.isdecimal() and len(row.answer) <= INDEX_DIGITS):
             return -1
     index = int(row.answer)
     return index if 0 <= index < len(options) else -1

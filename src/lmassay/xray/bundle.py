@@ -35,13 +35,16 @@ def write_bundle(run: Path, out: Path) -> str:
     manifest = json.dumps({"files": digests, "content_sha256": content_hash(run)}, indent=1).encode()
 
     def write(path: Path) -> None:
-        with path.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as zipped:
-            with tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-                for name in (MANIFEST, *FILES):
-                    data = manifest if name == MANIFEST else (run / name).read_bytes()
-                    member = tarfile.TarInfo(name)
-                    member.size, member.mode = len(data), 0o644
-                    archive.addfile(member, io.BytesIO(data))
+        with (
+            path.open("wb") as raw,
+            gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as zipped,
+            tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+        ):
+            for name in (MANIFEST, *FILES):
+                data = manifest if name == MANIFEST else (run / name).read_bytes()
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(data), 0o644
+                archive.addfile(member, io.BytesIO(data))
 
     write_with(out, write)
     return file_sha256(out)

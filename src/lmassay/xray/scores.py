@@ -23,8 +23,10 @@ from lmassay.xray.scored import ScoredBattery, ScoredTask
 from lmassay.xray.signs import xray_score
 
 NOT_RUN = "phase not run"
-ASSUMES_EXCHANGEABLE = "null: assumes exchangeable options (tasks stand in no counterbalanced sets);"
+ASSUMES_EXCHANGEABLE = (
+    "null: assumes exchangeable options (tasks stand in no counterbalanced sets);"
     " the prompt_swap row carries the verdict"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +319,7 @@ def _counts(scored: ScoredBattery, decided: Decided) -> dict[str, int]:
         "all_tied_tasks": sum(not m.wins.at.any() for m in decided.tasks),
         "tied_at_final": sum(not m.wins.final.any() for m in decided.tasks),
     }
-    counts |= {name: n for name, n in sorted(Counter(m.row()["class"] for m in decided.tasks).items())}
+    counts |= dict(sorted(Counter(m.row()["class"] for m in decided.tasks).items()))
     flags = Counter(f for variant in scored.variants.values() for t in variant for f in t.flags)
     return counts | {f"flag {name}": n for name, n in sorted(flags.items())}
 

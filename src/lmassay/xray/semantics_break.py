@@ -21,8 +21,13 @@ WORDS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
 )  # fmt: skip
-# Digits not inside a name (x1, A2) and not a decimal's fraction; or a number word.
-_NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+|\b(?:" + "|".join(WORDS) + r")\b", re.IGNORECASE)
+# Digits not inside a name (x1, A2) and not a decimal's fraction, thousands with their commas; or a number word that is
+# no part of a longer one (twenty-one).
+_NUMBER = re.compile(
+    r"(?<![A-Za-z0-9_.])(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)|(?<![\w-])(?:" + "|".join(WORDS) + r")(?![\w-])", re.IGNORECASE
+)
+#: Longer runs of digits are no numbers to reckon with (and `int` refuses them).
+DIGITS = 1000
 _SENTENCE_END = re.compile(r"[.?!;](?!\d)")
 
 
@@ -67,8 +72,11 @@ def _shift_numbers(task: Task, seed: int) -> str:
         by = seeded_choice(SHIFTS, seed, task.id, f"semantics_break shift {place}")
         place += 1
         text = match.group()
-        if text.isdecimal():
-            return str(int(text) + by)
+        if text[0].isdecimal():
+            digits = text.replace(",", "")
+            if len(digits) > DIGITS:
+                return text
+            return f"{int(digits) + by:,}" if "," in text else str(int(digits) + by)
         value = WORDS.index(text.lower()) + by
         word = WORDS[value] if value < len(WORDS) else str(value)
         return word.capitalize() if text[0].isupper() else word

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import count
+
 from lmassay.xray.batteries.template import SET_SIZE, Question, Template, shuffled
 
 FAMILY = "proof_closure"
-#: What closes a proof -> states it closes. Each state is closed by exactly one of the sixteen.
+#: What closes a proof -> states it closes.
 CONCEPTS: dict[str, tuple[str, str, str, str]] = {
     "contradiction": (
         "both P and not P", "a hypothesis Q and a hypothesis not Q", "derived that a number is even and not even",
@@ -94,6 +97,25 @@ FRAMES: tuple[tuple[str, str], ...] = (
     ("resolved", "The open goal's proof has {state}. It is resolved by"),
 )
 VARIANTS = 4
+#: Pairs of which one could be argued to close a state of the other: they are never options of one set.
+CONFUSABLE = (
+    ("substitution", "transitivity"), ("substitution", "symmetry"), ("computation", "reflexivity"),
+    ("a witness", "introduction"), ("a witness", "definition"), ("contradiction", "vacuity"),
+)  # fmt: skip
+
+
+@cache
+def _groups(name: str, variant: int) -> tuple[tuple[str, ...], ...]:
+    """The concepts in fours, none with two that could be confused.
+
+    The grouping belongs to the template and not to the seed, so that no two sets of it share a question.
+    """
+    for attempt in count():
+        order = shuffled(list(CONCEPTS), attempt, f"concepts of {name} {variant}")
+        groups = tuple(tuple(order[i : i + SET_SIZE]) for i in range(0, len(order), SET_SIZE))
+        if not any(a in group and b in group for a, b in CONFUSABLE for group in groups):
+            return groups
+    raise AssertionError("unreachable: count() does not end")
 
 
 def _frame(name: str, wording: str) -> Template:
@@ -101,9 +123,7 @@ def _frame(name: str, wording: str) -> Template:
 
     def pose(index: int, _: int) -> tuple[Question, ...]:
         variant, group = divmod(index, per_variant)
-        # The grouping belongs to the template and not to the seed, so that no two sets of it share a question.
-        order = shuffled(list(CONCEPTS), variant, f"concepts of {name}")
-        chosen = order[group * SET_SIZE : (group + 1) * SET_SIZE]
+        chosen = _groups(name, variant)[group]
         return tuple(Question(wording.format(state=CONCEPTS[c][variant]), c) for c in chosen)
 
     return Template(FAMILY, name, per_variant * VARIANTS, pose)

@@ -71,11 +71,15 @@ _TERMS: dict[str, Callable[[Shown, str], str]] = {
 
 
 def solve(template: str, prompt: str) -> str | None:
-    """The true answer of a prompt of a computing template, or None where this template is not known."""
-    shown = [int(number) for number in _NUMBER.findall(prompt)]
-    if template in _VALUES:
-        return str(_VALUES[template](shown))
-    if template in _TERMS:
-        letter = re.search(r"\b\d*([a-z])\b", prompt)
-        return _TERMS[template](shown, letter.group(1) if letter else "")
+    """The true answer of a prompt of a computing template, or None where the template or its numbers are not known."""
+    # A user's file may name a template of ours over a prompt that shows other numbers than ours do.
+    try:
+        shown = [int(number) for number in _NUMBER.findall(prompt)]
+        if template in _VALUES:
+            return str(_VALUES[template](shown))
+        if template in _TERMS:
+            letter = re.search(r"\b\d*([a-z])\b", prompt)
+            return _TERMS[template](shown, letter.group(1) if letter else "")
+    except (IndexError, ValueError, ZeroDivisionError):
+        return None
     return None
