@@ -214,7 +214,7 @@ def _problems(row: Row) -> Iterator[str]:
     if repeated:
         yield f"option {repeated[0]!r} stands twice (white space around options does not count)"
     elif _answer(row, tuple(options)) < 0:
-        yield f"the answer {row.answer!r} is not among the options"
+        yield f"the answer is not among the options: {row.answer!r}"
     if any(not wording.strip() for wording in row.paraphrases):
         yield "a paraphrase is empty"
     if row.broken_prompt is not None and not row.broken_prompt.strip():
