@@ -172,6 +172,7 @@ FAULTS = [
     (row(broken_prompt=" "), "the broken_prompt is empty"),
     ([1], "input should be a valid dictionary"),
 ]
+HEAD = b"id,family,prompt,option_0,option_1,answer\n"
 
 
 class TestFaults:
@@ -244,9 +245,9 @@ class TestFaults:
             ("b.csv", b"id,family,prompt,options,answer\na,f,p,not json,0\n", "line 2: options: "),
             ("b.csv", b"id,family,prompt,options,answer\na,f,p,3,0\n", "line 2: options: "),
             ("b.csv", b"id,family,prompt,option_x,answer\na,f,p,3,0\n", "line 2: option_x: extra"),
-            ("b.csv", b'id,family,prompt,option_0,option_1,answer\n\na,f,"p\nq",1,1,0\nb,f,,1,2,0\n', "line 5: the prompt"),
-            ("b.csv", b'id,family,prompt,option_0,option_1,answer\n\na,f,"p\nq",1,1,0\n', "line 3: option '1' stands twice"),
-            ("b.csv", b"id,family,prompt,option_0,option_1,answer\na\0,f,p,1,2,0\n", "holds a NUL"),
+            ("b.csv", HEAD + b'\na,f,"p\nq",1,1,0\nb,f,,1,2,0\n', "line 5: the prompt"),
+            ("b.csv", HEAD + b'\na,f,"p\nq",1,1,0\n', "line 3: option '1' stands twice"),
+            ("b.csv", HEAD + b"a\0,f,p,1,2,0\n", "holds a NUL"),
         ],
     )  # fmt: skip
     def test_what_is_no_table_of_tasks_is_refused(self, tmp_path: Path, name: str, content: bytes, said: str) -> None:
