@@ -2,25 +2,40 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -q
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test tiers lint types floors docs slow
+# Minutes each tier may take on two cores; one that overruns fails (where there is a `timeout` to stop it).
+UNIT_MINUTES := 8
+TINY_MINUTES := 12
+REAL_MINUTES := 12
+SLOW_MINUTES := 15
+TIMEOUT := $(shell command -v timeout || command -v gtimeout)
+within = @echo "== tier $(1): $(2) minutes at most"; $(if $(TIMEOUT),$(TIMEOUT) $(2)m) $(PYTEST)
+
+.PHONY: demo test unit tiny real slow lint types floors docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/lmassay demo
 
-test: $(VENV)/.installed-dev tiers
+test: unit tiny real
 
-# Each tier has a budget in minutes; one that overruns it fails.
-tiers:
-	timeout 8m $(BIN)/python -m pytest -q -m "not tiny and not real and not slow"
-	timeout 15m $(BIN)/python -m pytest -q -m "tiny and not slow"
-	timeout 15m $(BIN)/python -m pytest -q -m "real and not slow"
+unit: $(VENV)/.installed-dev
+	$(call within,unit,$(UNIT_MINUTES)) -m "not tiny and not real and not slow"
+
+tiny: $(VENV)/.installed-dev
+	$(call within,tiny,$(TINY_MINUTES)) -m "tiny and not real and not slow"
+
+real: $(VENV)/.installed-dev
+	$(call within,real,$(REAL_MINUTES)) -m "real and not slow"
 
 slow: $(VENV)/.installed-dev
-	timeout 20m $(BIN)/python -m pytest -q -m slow
+	$(call within,slow,$(SLOW_MINUTES)) -m slow
+
+docs: $(VENV)/.installed-dev
+	$(PYTEST) tests/test_docs.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -32,14 +47,18 @@ types: $(VENV)/.installed-dev
 floors: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
-$(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("lmassay needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# The stamps make a second run fast; a change of either file installs again.
+$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt -e .
-	touch $@
+	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
+$(VENV)/.installed-dev: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
-	touch $@
+	@touch $(VENV)/.installed $@
