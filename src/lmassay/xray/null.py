@@ -97,8 +97,13 @@ def _units(tasks: Sequence[ScoredTask]) -> tuple[list[NDArray[np.int64]], bool]:
             units.append(_set_assignments(tasks, members))
         else:
             counterbalanced = False
-            units += [np.array([[[i, o]] for o in range(len(tasks[i].options))]) for i in members]
+            units += [np.array([[[i, o]] for o in _by_text(tasks[i])]) for i in members]
     return units, counterbalanced
+
+
+def _by_text(task: ScoredTask) -> list[int]:
+    """Option indices in the order of their texts, so that a draw names an option and not its place."""
+    return sorted(range(len(task.options)), key=lambda i: task.options[i])
 
 
 def _is_counterbalanced(members: Sequence[ScoredTask]) -> bool:
