@@ -8,10 +8,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy_gpt2 import log_probs_at_depths
-from tiny_models import FAMILIES, VOCABULARY
 
 from lmassay.models.engines import score
 from lmassay.models.tree import Continuations
+from tiny_models import FAMILIES, VOCABULARY
 
 pytestmark = pytest.mark.tiny
 DEPTH_TOLERANCE = 1e-4
@@ -24,9 +24,11 @@ def _requests(seed=0, n=5, longest=20):
         return tuple(int(t) for t in rng.integers(low, high, size))
 
     return [
-        Continuations(some(3, VOCABULARY, rng.integers(1, longest)), tuple(some(3, 9, rng.integers(1, 5)) for _ in range(5)))
+        Continuations(
+            some(3, VOCABULARY, rng.integers(1, longest)), tuple(some(3, 9, rng.integers(1, 5)) for _ in range(5))
+        )
         for _ in range(n)
-    ]  # fmt: skip
+    ]
 
 
 def _gap(a, b):

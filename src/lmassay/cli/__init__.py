@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from lmassay import __version__
@@ -58,11 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         _fail(f"error[{error.code}]: {error.one_line().removeprefix(f'{error.code}: ')}", error.exit_status)
-    except click.exceptions.NoArgsIsHelpError as error:
-        _fail(error.format_message(), BAD_REQUEST)
-    except click.ClickException as error:
-        _fail(f"error[bad-request]: {_usage(error)}", BAD_REQUEST)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         _fail("error[interrupted]: stopped — run the same command again to go on where it stopped", FAILED_PART_WAY)
     except BrokenPipeError:
         # The reader (head, less) has seen enough.
@@ -71,18 +67,24 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
+        if hasattr(error, "format_message"):
+            # A usage error. Its class is click's, or that of the copy of click inside typer, by typer's version.
+            _fail(_usage(error), BAD_REQUEST)
         why = " ".join(str(error).split())[:300]
         _fail(f"error: {type(error).__name__}: {why} — a fault of lmassay; --debug shows where", FAILED_PART_WAY)
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage(error: Any) -> str:
     message = " ".join(error.format_message().split())
     context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.format_message())
+    unknown = re.match(r"No such command '(.*?)'", message)
+    if unknown and context is not None:
+        hint = nearest(unknown.group(1), getattr(context.command, "commands", {}))
+        return f"error[bad-request]: no command {unknown.group(1)!r} — {hint}"
     command = context.command_path if context is not None else "lmassay"
-    if isinstance(error, click.UsageError) and message.startswith("No such command") and context is not None:
-        known = list(getattr(context.command, "commands", {}))
-        return f"{message} — {nearest(message.split(chr(39))[1], known)}"
-    return f"{message} — see `{command} --help`"
+    return f"error[bad-request]: {message} — see `{command} --help`"
 
 
 def _fail(line: str, status: int) -> None:
