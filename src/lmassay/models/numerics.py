@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lmassay.errors import LmassayError
 from lmassay.models.check import tolerance
 from lmassay.models.engines import score
 from lmassay.models.lens import target_log_probs
@@ -79,9 +80,10 @@ def numerics_table(model: LanguageModel) -> list[NumericsRow]:
         half = _in_dtype(model, dtype)
         try:
             values = _rows(half, requests, batch_size=1)
-        except RuntimeError as error:
-            # A device without kernels for the type is no finding about the model.
-            rows.append(NumericsRow(f"{_name(dtype)}: {str(error).splitlines()[0][:60]}", float("nan"), 0, 0, False))
+        except (RuntimeError, LmassayError) as error:
+            # A device without kernels for the type, or an overflow in it, is no finding about the model in its own.
+            why = error.what if isinstance(error, LmassayError) else str(error).splitlines()[0][:60]
+            rows.append(NumericsRow(f"{_name(dtype)}: {why}", float("nan"), 0, 0, False))
         else:
             rows.append(_row(f"one sequence at a time, {_name(dtype)}", alone, values, float("inf")))
     return rows

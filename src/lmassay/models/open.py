@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,6 +70,7 @@ def open_model(
         ``network-unavailable``, ``licence-not-accepted``, ``tokenizer-not-usable``, ``model-failed-self-check``.
     """
     wanted = _dtype(dtype)
+    source = _without_adapter_wrapper(source)
     loading = {"trust_remote_code": trust_remote_code, "revision": revision}
     notes: list[str] = []
     if isinstance(source, PreTrainedModel):
@@ -85,16 +87,15 @@ def open_model(
             tokenizer = place
         with _clear_errors(name, place):
             weights = _weights_digest(place, revision, allow_pickle=allow_pickle)
-            hf = AutoModelForCausalLM.from_pretrained(
+            hf, loaded = AutoModelForCausalLM.from_pretrained(
                 place,
                 dtype=wanted or torch.float32,
                 device_map=device_map,
                 use_safetensors=None if allow_pickle else True,
+                output_loading_info=True,
                 **loading,
             )
-    if hasattr(hf, "get_base_model"):
-        # A peft wrapper: its adapters live inside the base model's own modules.
-        hf = hf.get_base_model()
+            _check_loaded(name, loaded)
     if device is not None and device_map is None:
         hf = hf.to(_device(device))
     if isinstance(tokenizer, (str, Path)):
@@ -116,6 +117,31 @@ def open_model(
     _check_vocabulary(model)
     checked, _ = self_check(model)
     return checked
+
+
+def _without_adapter_wrapper(source: Any) -> Any:
+    """The model inside a peft wrapper, whose adapters live inside the model's own modules."""
+    if isinstance(source, PreTrainedModel) or not hasattr(source, "get_base_model"):
+        return source
+    if getattr(getattr(source, "active_peft_config", None), "is_prompt_learning", False):
+        raise LmassayError(
+            "model-not-supported",
+            f"{type(source).__name__}: its adapter puts learned tokens before the prompt",
+            "pass its base model to measure that alone",
+        )
+    return source.get_base_model()
+
+
+def _check_loaded(name: str, loaded: dict[str, Any]) -> None:
+    """Refuse files that lack weights: transformers fills them with random numbers, and only warns."""
+    lacking = sorted([*loaded["missing_keys"], *(str(key[0]) for key in loaded["mismatched_keys"])])
+    if lacking:
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        raise LmassayError(
+            "model-files-broken",
+            f"{name}: its files hold no fitting weights for {', '.join(lacking[:3])}{more}",
+            "fetch the files again, or choose a model with a language-modelling head",
+        )
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
@@ -152,7 +178,11 @@ def _locate(name: str, *, accept_license: bool) -> tuple[str, list[str]]:
     if path.is_dir():
         return str(path), []
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise LmassayError("model-not-found", f"no bundled model, folder or hub id {name!r}", nearest(name, BUNDLED))
+        raise LmassayError(
+            "model-not-found",
+            f"no bundled model or folder {name!r}, and a hub id is owner/name",
+            nearest(name, BUNDLED),
+        )
     return name, []
 
 
@@ -182,13 +212,21 @@ def _weights_digest(place: str, revision: str | None, *, allow_pickle: bool) -> 
 def _clear_errors(name: str, place: str) -> Iterator[None]:
     """Turn what transformers and safetensors raise about files into one line."""
     transformers.logging.disable_progress_bar()
-    # Loading a tokenizer without its files warns at length before it fails; the one line says it.
+    # Both warn at length (of retries, of missing weights) before they fail; the one line says it.
+    talkers = [logging.getLogger(talker) for talker in ("huggingface_hub", "transformers")]
+    levels = [talker.level for talker in talkers]
+    for talker in talkers:
+        talker.setLevel(logging.ERROR)
     try:
         yield
     except LmassayError:
         raise
     except Exception as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
+        if "Unrecognized configuration class" in why:
+            raise LmassayError(
+                "model-not-supported", f"{name} is no decoder-only language model", "choose a decoder-only model"
+            ) from error
         if Path(place).exists():
             raise LmassayError("model-files-broken", f"{name}: {why}", "check the model's files") from error
         if _offline(error):
@@ -199,6 +237,9 @@ def _clear_errors(name: str, place: str) -> Iterator[None]:
                 exit_status=FAILED_PART_WAY,
             ) from error
         raise LmassayError("model-not-found", f"{name}: {why}", nearest(name, BUNDLED)) from error
+    finally:
+        for talker, level in zip(talkers, levels, strict=True):
+            talker.setLevel(level)
 
 
 def _offline(error: BaseException | None) -> bool:

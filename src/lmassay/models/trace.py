@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -193,7 +192,6 @@ def _depth_site(model: LanguageModel, depth: int) -> str:
     return model.depths[min(depth, model.n_blocks)]
 
 
-@lru_cache(maxsize=8)
 def _cache_argument(hf: PreTrainedModel) -> str:
     """What the installed transformers calls the cache: ``past_key_values`` became ``cache`` within version 5."""
     return "cache" if "cache" in inspect.signature(hf.forward).parameters else "past_key_values"
