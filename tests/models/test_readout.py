@@ -124,3 +124,12 @@ def test_a_bfloat16_body_is_read_in_float32(tiny_model, family):
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), logits, rtol=0, atol=1e-4)
     assert float((seen.logits.double() - logits).abs().max()) > 1e-4
+
+
+def test_a_half_precision_norm_changed_in_place_is_read_as_it_is_now():
+    hf = tiny_hf("llama")
+    open_model(hf, tokenizer=tiny_tokenizer(), dtype="bfloat16")
+    with torch.no_grad():
+        hf.model.norm.weight.mul_(1.5)
+    model = open_model(hf, tokenizer=tiny_tokenizer())
+    assert model.numerics["lens_of_last_block"] < model.numerics["tolerance"]

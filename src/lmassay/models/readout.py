@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,9 +12,11 @@ if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
 
 
-@lru_cache(maxsize=8)
 def _wide(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy of a small module (a norm, a projection) in the head's arithmetic."""
+    """A copy of a small module (a norm, a projection) in the head's arithmetic.
+
+    Made anew each time: one kept from before would outlive a change of the weights.
+    """
     return copy.deepcopy(module).to(dtype)
 
 
