@@ -27,16 +27,21 @@ def show(run: Run, as_json: Annotated[bool, typer.Option("--json", help="Print s
 
 
 def rescore(run: Run, as_json: Annotated[bool, typer.Option("--json", help="Print scores.json.")] = False) -> None:
-    """Compute every score again from the run's tables, without a model, and compare."""
+    """Compute every score again from the run's tables, without a model, and compare.
+
+    Exit status 4 when one differs from what stood in scores.json, which is then rewritten.
+    """
     from lmassay.cli.xray import show_run
+    from lmassay.errors import FINDING
     from lmassay.xray.rescore import rescore_run
 
     document, differing = rescore_run(run)
     show_run(run, document, as_json=as_json)
+    if differing is not None:
+        typer.echo(f"scores.json was rewritten: {differing} differed", err=True)
+        raise typer.Exit(FINDING)
     if not as_json:
-        typer.echo(
-            "all scores are as before" if differing is None else f"scores.json was rewritten: {differing} differed"
-        )
+        typer.echo("all scores are as before")
 
 
 def bundle(

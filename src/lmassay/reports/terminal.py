@@ -21,7 +21,15 @@ VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
 
 def _console() -> Console:
     terminal = sys.stdout.isatty()
-    return Console(width=None if terminal else PLAIN_WIDTH, no_color=not terminal, highlight=False, emoji=False)
+    return Console(
+        width=None if terminal else PLAIN_WIDTH,
+        # Said outright, for variables such as FORCE_COLOR would put escape codes into files.
+        force_terminal=terminal,
+        no_color=None if terminal else True,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
 
 
 def clean(text: object) -> Text:
@@ -29,7 +37,7 @@ def clean(text: object) -> Text:
     return Text("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)))
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+def _table(title: str, columns: Sequence[str | Text], rows: Iterable[Sequence[object]]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
@@ -126,13 +134,16 @@ def _groups(groups: Iterable[dict[str, Any]]) -> Table:
 def print_comparison(comparison: dict[str, Any]) -> None:
     """Runs as columns."""
     console = _console()
-    names = [clean(f"{run['model']} ({run['n_blocks']} blocks)") for run in comparison["runs"]]
+    names = [
+        clean(run["model"] if run["n_blocks"] is None else f"{run['model']} ({run['n_blocks']} blocks)")
+        for run in comparison["runs"]
+    ]
     rows: list[list[object]] = [
         ["survives its controls", *("yes" if r["survives_its_controls"] else "no" for r in comparison["runs"])]
     ]
     rows += [[name, *(_cell(s) for s in scores)] for name, scores in comparison["scores"].items()]
     rows += [[f"PSI {family}", *(_cell(s) for s in scores)] for family, scores in comparison["families"].items()]
-    console.print(_table("Runs", ("score", *(n.plain for n in names)), rows))
+    console.print(_table("Runs", ("score", *names), rows))
     console.print("a rate of any win grows with the number of blocks: compare models by psi_excess and its p")
 
 

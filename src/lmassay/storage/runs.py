@@ -6,9 +6,10 @@ import json
 import os
 import platform
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,11 +19,12 @@ from filelock import FileLock, Timeout
 
 from lmassay.errors import LmassayError
 from lmassay.storage.atomic import write_json
+from lmassay.storage.fingerprint import file_sha256
 
 SCHEMA_VERSION = 1
 RUN, SCORES, OPTIONS, LABELS, PARTS = "run.json", "scores.json", "options.parquet", "labels.parquet", "parts"
-#: What a run folder may hold; anything else beside a missing run.json means it is not ours.
-OURS = frozenset({RUN, SCORES, OPTIONS, LABELS, PARTS, ".lock", "report.html"})
+LOCK = ".lock"
+TABLES = (OPTIONS, LABELS)
 PACKAGES = ("lmassay", "torch", "transformers", "tokenizers", "numpy", "polars")
 
 
@@ -90,8 +92,9 @@ class RunFolder:
         write_json(self.path / RUN, self.record)
 
     def finish(self, **changes: Any) -> None:
-        """Mark the run as done and drop its parts."""
-        self.update(status="done", finished=_now(), **changes)
+        """Mark the run as done, with the digests of its tables, and drop its parts."""
+        tables = {name: file_sha256(self.path / name) for name in TABLES}
+        self.update(status="done", finished=_now(), tables=tables, **changes)
         shutil.rmtree(self.path / PARTS, ignore_errors=True)
 
 
@@ -117,31 +120,37 @@ def claimed(path: Path) -> Iterator[RunFolder]:
     LmassayError
         ``out-folder-unwritable``, ``run-folder-in-use``, ``bad-run-folder``.
     """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path / ".lock", blocking=False)
-        with lock:
-            (path / ".lock").write_text(str(os.getpid()))
-            yield RunFolder(path, _existing(path))
-    except Timeout as error:
-        holder = (path / ".lock").read_text().strip() or "another process"
-        raise LmassayError(
-            "run-folder-in-use", f"{path} is being written by process {holder}", "wait for it, or choose another --out"
-        ) from error
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        raise LmassayError(
-            "out-folder-unwritable", f"cannot write to {path}: {error.strerror}", "choose another --out"
-        ) from error
-    except OSError as error:
-        raise LmassayError(
-            "out-folder-unwritable", f"cannot write to {path}: {error.strerror or error}", "choose another --out"
-        ) from error
+    with ExitStack() as held:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            # Before the lock file is put there: a folder of something else is left as it was.
+            _existing(path)
+            held.enter_context(FileLock(path / LOCK, blocking=False))
+            (path / LOCK).write_text(str(os.getpid()))
+            with tempfile.TemporaryFile(dir=path) as probe:
+                probe.write(b"0")
+            for child in path.iterdir():
+                if _leftover(child):
+                    child.unlink()
+        except Timeout as error:
+            holder = (path / LOCK).read_text().strip() or "another process"
+            raise LmassayError(
+                "run-folder-in-use",
+                f"{path} is being written by process {holder}",
+                "wait for it, or choose another --out",
+            ) from error
+        except OSError as error:
+            raise LmassayError(
+                "out-folder-unwritable", f"cannot write to {path}: {error.strerror or error}", "choose another --out"
+            ) from error
+        yield RunFolder(path, _existing(path))
 
 
 def _existing(path: Path) -> dict[str, Any]:
     if (path / RUN).exists():
         return read_record(path)
-    strangers = sorted(child.name for child in path.iterdir() if child.name not in OURS and not _leftover(child))
+    # run.json is the first file of a run, so whatever stands there without it is not ours to write over.
+    strangers = sorted(child.name for child in path.iterdir() if child.name != LOCK and not _leftover(child))
     if strangers:
         raise LmassayError(
             "bad-run-folder",
@@ -176,8 +185,8 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def read_scores(path: Path) -> dict[str, Any]:
-    """``scores.json`` of a finished run.
+def finished_record(path: Path) -> dict[str, Any]:
+    """``run.json`` of a finished run with its tables in place.
 
     Raises
     ------
@@ -189,10 +198,43 @@ def read_scores(path: Path) -> dict[str, Any]:
         raise LmassayError(
             "bad-run-folder", f"{path}: the run is {record.get('status')}", "run its command again to finish it"
         )
+    missing = [name for name in TABLES if not (path / name).is_file()]
+    if missing:
+        raise LmassayError("bad-run-folder", f"{path} lacks {', '.join(missing)}", "run it again in another folder")
+    return record
+
+
+def check_tables(path: Path, record: Mapping[str, Any]) -> None:
+    """Compare the tables with the digests the run recorded.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-run-folder`` naming the first table that was altered.
+    """
+    digests = record.get("tables", {})
+    for name in TABLES:
+        if file_sha256(path / name) != digests.get(name):
+            raise LmassayError(
+                "bad-run-folder", f"{path}: {name} is not the table this run wrote", "run it again in another folder"
+            )
+
+
+def read_scores(path: Path) -> dict[str, Any]:
+    """``scores.json`` of a finished run.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-run-folder``.
+    """
+    finished_record(path)
     try:
-        scores: dict[str, Any] = json.loads((path / SCORES).read_text(encoding="utf-8"))
+        scores = json.loads((path / SCORES).read_text(encoding="utf-8"))
+        if not isinstance(scores, dict):
+            raise ValueError("it holds no object")
     except (OSError, ValueError) as error:
-        raise LmassayError("bad-run-folder", f"{path}: scores.json: {error}", "run `lmassay rescore`") from error
+        raise LmassayError("bad-run-folder", f"{path}: {SCORES}: {error}", "run `lmassay rescore`") from error
     return scores
 
 

@@ -8,15 +8,16 @@ import io
 import json
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
 
 from lmassay.errors import FINDING, LmassayError
 from lmassay.storage.atomic import write_with
 from lmassay.storage.fingerprint import file_sha256
-from lmassay.storage.runs import LABELS, OPTIONS, RUN, SCORES, first_difference, read_record, read_scores
+from lmassay.storage.runs import RUN, SCORES, TABLES, finished_record, first_difference, read_scores
 from lmassay.xray.run import rescored
 
-FILES = (RUN, SCORES, OPTIONS, LABELS)
+FILES = (RUN, SCORES, *TABLES)
 MANIFEST = "manifest.json"
 #: A bundle larger than this unpacked is refused, so that a small file cannot fill a disk.
 LARGEST = 8 << 30
@@ -71,7 +72,13 @@ def verify_bundle(path: Path) -> str:
                 raise _broken(path, f"{file} is not what the manifest says")
         if manifest.get("content_sha256") != content_hash(folder):
             raise _broken(path, "its content hash is wrong")
-        difference = first_difference(read_scores(folder), rescored(folder, read_record(folder)))
+        try:
+            difference = first_difference(read_scores(folder), rescored(folder, finished_record(folder)))
+        except LmassayError as error:
+            raise _broken(path, error.what.removeprefix(f"{folder}: ")) from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            # Whoever packed it can have written anything into the record.
+            raise _broken(path, f"its record is malformed: {error}") from error
         if difference is not None:
             raise _broken(path, f"{difference[0]} comes out differently from its tables")
         return str(manifest["content_sha256"])
@@ -89,7 +96,7 @@ def _unpack(path: Path, folder: Path) -> None:
                 source = archive.extractfile(member)
                 assert source is not None
                 (folder / member.name).write_bytes(source.read())
-    except (OSError, EOFError, tarfile.TarError) as error:
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise _broken(path, str(error)) from error
 
 

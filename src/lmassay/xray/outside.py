@@ -8,12 +8,13 @@ from typing import Any
 
 import polars as pl
 
-from lmassay.errors import LmassayError
+from lmassay.errors import LmassayError, nearest
 from lmassay.storage.atomic import write_json
-from lmassay.storage.fingerprint import file_sha256
+from lmassay.storage.fingerprint import combined, file_sha256
 from lmassay.storage.runs import SCORES, claimed
 from lmassay.xray.batteries import load_battery
-from lmassay.xray.run import SUITE, scores_document
+from lmassay.xray.psi import SPAN
+from lmassay.xray.run import DEPTHS, SUITE, scores_document
 from lmassay.xray.scored import ScoredBattery
 from lmassay.xray.scores import compute_scores
 from lmassay.xray.tables import OPTION_COLUMNS, scored_battery, write_tables
@@ -21,6 +22,9 @@ from lmassay.xray.tables import OPTION_COLUMNS, scored_battery, write_tables
 NEEDED = ("task_id", "option", "depth", "logprob")
 #: Asked for where no battery gives them.
 DESCRIBED = ("family", "option_text", "answer")
+#: Read as text whatever they look like: a CSV reader takes options such as 12 for numbers.
+TEXTS = ("task_id", "family", "template", "set", "variant", "option_text", "depth")
+VARIANTS = ("real", "semantics_break", "prompt_swap", "paraphrase")
 FAULTS_SHOWN = 10
 
 
@@ -38,8 +42,10 @@ def score_file(
     Raises
     ------
     LmassayError
-        ``bad-option-scores`` with every fault found; the errors of a run folder.
+        ``bad-option-scores`` with every fault found; ``bad-request``; the errors of a run folder.
     """
+    if depths not in DEPTHS:
+        raise LmassayError("bad-request", f"unknown depths {depths!r}", nearest(depths, DEPTHS))
     table = _read(path)
     missing = [c for c in NEEDED if c not in table.columns]
     if battery is None:
@@ -49,26 +55,37 @@ def score_file(
     if battery is not None:
         table = _described(table, battery, seed, path)
     scored, notices = _to_battery(table, path)
+    if depths == "distinct" and len(scored.depths) < 3:
+        raise _bad(path, ["--depths distinct drops the last but one depth, so it needs three or more"])
     with claimed(out) as folder:
         folder.bind(
             {
                 "suite": SUITE,
                 "model": {"name": name, "revision": None, "scores_sha256": file_sha256(path)},
-                "battery": {"name": battery or path.stem, "version": "outside", "sha256": file_sha256(path)},
-                "settings": {"protocol": "outside", "chat": None, "depths": depths, "span": 2, "seed": seed,
+                "battery": {"name": battery or path.stem, "version": "outside", "sha256": _battery_hash(scored)},
+                "settings": {"protocol": "outside", "chat": None, "depths": depths, "span": SPAN, "seed": seed,
                              "phases": sorted(scored.variants)},
                 "convention": {"dtype": None},
             },
             command=command,
-            model={"name": name, "n_blocks": None, "n_parameters": None, "notes": notices},
+            notices=notices,
+            model={"name": name, "n_blocks": None, "n_parameters": None, "notes": []},
         )  # fmt: skip
         scores = compute_scores(scored, seed=seed, depths=depths)
         write_tables(out, scored, scores)
-        document = scores_document(scores, folder.record["identity"])
-        document["notices"] = [*notices, *document["notices"]]
+        document = scores_document(scores, folder.record)
         write_json(out / SCORES, document)
         folder.finish(counts=document["counts"], skipped={})
     return document
+
+
+def _battery_hash(scored: ScoredBattery) -> str:
+    """Digest of what was asked, whoever answered: two methods' scores on one battery can be compared."""
+    return combined(
+        (f"{variant}/{t.task_id}", repr((t.family, t.template, t.set_id, t.options, t.answer)))
+        for variant, tasks in scored.variants.items()
+        for t in tasks
+    )
 
 
 def _read(path: Path) -> pl.DataFrame:
@@ -77,7 +94,8 @@ def _read(path: Path) -> pl.DataFrame:
     if reader is None:
         raise _bad(path, [f"files are {', '.join(readers)}"])
     try:
-        return reader(path)  # type: ignore[operator, no-any-return]
+        table: pl.DataFrame = reader(path)  # type: ignore[operator]
+        return table.cast({c: pl.String for c in TEXTS if c in table.columns})
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _bad(path, [" ".join(str(error).split())[:200]]) from error
 
@@ -116,7 +134,7 @@ def _to_battery(table: pl.DataFrame, path: Path) -> tuple[ScoredBattery, list[st
         notices.append("no token counts were given: every option counts as equally long")
     table = table.with_columns([pl.lit(v).alias(c) for c, v in defaults.items() if c not in table.columns])
     table = table.with_columns(
-        pl.col("template").cast(pl.String).fill_null(pl.col("task_id")), flags=pl.lit([], dtype=pl.List(pl.String))
+        pl.col("template").fill_null(pl.col("task_id")), flags=pl.lit([], dtype=pl.List(pl.String))
     )
     faults = list(_faults(table))
     if faults:
@@ -145,7 +163,20 @@ def _faults(table: pl.DataFrame) -> Iterator[str]:
     if not table["option"].dtype.is_integer() or not table["answer"].dtype.is_integer():
         yield "option and answer must be indices, counted from 0"
         return
-    if "real" not in table["variant"].unique().to_list():
+    if not table["n_tokens"].dtype.is_integer() or not (table["n_tokens"] > 0).all():
+        yield "n_tokens must be whole numbers from 1"
+        return
+    # An option that the battery does not have has no description; it is named below.
+    described = table.filter(pl.col("option_text").is_not_null())
+    empty = [c for c in (*NEEDED, "variant", "n_tokens") if table[c].has_nulls()]
+    empty += [c for c in ("family", "answer") if described[c].has_nulls()]
+    if empty:
+        yield f"empty cells in {', '.join(empty)}"
+        return
+    variants = table["variant"].unique().to_list()
+    for unknown in sorted(set(variants) - set(VARIANTS)):
+        yield f"unknown variant {unknown!r}: {nearest(unknown, VARIANTS)}"
+    if "real" not in variants:
         yield "no row of variant real"
     n_depths = table["depth"].n_unique()
     if n_depths < 2:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lmassay.errors import LmassayError, nearest
 from lmassay.storage.atomic import write_json
-from lmassay.storage.runs import PARTS, SCORES, RunFolder, claimed
+from lmassay.storage.runs import PARTS, SCORES, RunFolder, check_tables, claimed
 from lmassay.xray.options import NEUTRAL_PROMPT, PROTOCOLS, PromptStyle, Protocol
 from lmassay.xray.plan import PHASES, RunPlan, items_of, plan_run
 from lmassay.xray.psi import SPAN
@@ -154,7 +154,7 @@ def run_xray(
         scored = collect(plan, values, model.depths, settings.protocol)
         scores = compute_scores(scored, seed=settings.seed, span=settings.span, depths=settings.depths)
         write_tables(out, scored, scores)
-        document = scores_document(scores, folder.record["identity"])
+        document = scores_document(scores, folder.record)
         write_json(out / SCORES, document)
         folder.finish(
             counts=document["counts"],
@@ -168,20 +168,21 @@ def run_xray(
         return RunResult(out, document, resumed, len(plan.shards))
 
 
-def scores_document(scores: XRayScores, identity: dict[str, Any]) -> dict[str, Any]:
-    """The content of ``scores.json``."""
-    return {"schema_version": 1, "suite": SUITE, "identity": identity, **scores.to_dict()}
+def scores_document(scores: XRayScores, record: dict[str, Any]) -> dict[str, Any]:
+    """The content of ``scores.json``; what the run's record has to say stands first among the notices."""
+    document = {"schema_version": 1, "suite": SUITE, "identity": record["identity"], **scores.to_dict()}
+    return document | {"notices": [*record.get("notices", []), *document["notices"]]}
 
 
 def rescored(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     """All scores again, from the run's tables and without a model."""
-    identity = record["identity"]
-    scored, labels = read_tables(folder, identity["settings"]["protocol"], record.get("skipped", {}))
-    settings = identity["settings"]
+    check_tables(folder, record)
+    settings = record["identity"]["settings"]
+    scored, labels = read_tables(folder, settings["protocol"], record.get("skipped", {}))
     scores = compute_scores(
         scored, seed=settings["seed"], span=settings["span"], depths=settings["depths"], labels=labels or None
     )
-    return scores_document(scores, identity)
+    return scores_document(scores, record)
 
 
 def _stored(folder: RunFolder) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from lmassay.errors import LmassayError
-from lmassay.storage.atomic import write_with
+from lmassay.storage.atomic import parquet_bytes, write_bytes
 from lmassay.storage.runs import LABELS, OPTIONS
 from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL, Labels
 from lmassay.xray.scored import ScoredBattery, ScoredTask
@@ -19,10 +19,17 @@ if TYPE_CHECKING:
     from lmassay.xray.scores import XRayScores
 
 REAL = "real"
-OPTION_COLUMNS = (
-    "task_id", "family", "template", "set", "variant", "option", "option_text", "depth", "depth_index",
-    "logprob", "neutral", "score", "n_tokens", "flags",
-)  # fmt: skip
+OPTION_SCHEMA = {
+    "task_id": pl.String, "family": pl.String, "template": pl.String, "set": pl.String, "variant": pl.String,
+    "option": pl.Int32, "option_text": pl.String, "depth": pl.String, "depth_index": pl.Int32,
+    "logprob": pl.Float64, "neutral": pl.Float64, "score": pl.Float64, "n_tokens": pl.Int32,
+    "flags": pl.List(pl.String),
+}  # fmt: skip
+LABEL_SCHEMA = {
+    "task_id": pl.String, "variant": pl.String, "condition": pl.String, "option": pl.Int32,
+    "length_difference": pl.Int32,
+}  # fmt: skip
+OPTION_COLUMNS = tuple(OPTION_SCHEMA)
 _KEYS = ("variant", "task_id", "option", "depth_index")
 _COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "statistics": True}
 
@@ -75,20 +82,13 @@ def labels_frame(scored: ScoredBattery, scores: XRayScores) -> pl.DataFrame:
             if variant == REAL and (labels := drawn.get(task.task_id)) is not None:
                 rows.append((task.task_id, variant, RANDOM_LABEL, labels.random_label, None))
                 rows.append((task.task_id, variant, MATCHED_TOKEN, labels.matched_token, labels.length_difference))
-    return pl.DataFrame(
-        rows,
-        schema={
-            "task_id": pl.String, "variant": pl.String, "condition": pl.String, "option": pl.Int32,
-            "length_difference": pl.Int32,
-        },
-        orient="row",
-    )  # fmt: skip
+    return pl.DataFrame(rows, schema=LABEL_SCHEMA, orient="row")
 
 
 def write_tables(folder: Path, scored: ScoredBattery, scores: XRayScores) -> None:
     """Write ``options.parquet`` and ``labels.parquet``."""
     for name, frame in ((OPTIONS, options_frame(scored)), (LABELS, labels_frame(scored, scores))):
-        write_with(folder / name, lambda path, frame=frame: frame.write_parquet(path, **_COMPRESSION))  # type: ignore[misc]
+        write_bytes(folder / name, parquet_bytes(frame, **_COMPRESSION))
 
 
 def read_tables(folder: Path, protocol: str, skipped: Mapping[str, str]) -> tuple[ScoredBattery, dict[str, Labels]]:
@@ -102,16 +102,24 @@ def read_tables(folder: Path, protocol: str, skipped: Mapping[str, str]) -> tupl
     try:
         options = pl.read_parquet(folder / OPTIONS)
         labels = pl.read_parquet(folder / LABELS)
+        if options.schema != OPTION_SCHEMA or labels.schema != LABEL_SCHEMA:
+            raise _bad(f"{folder}: the tables do not have the columns they should")
+        off = options.select((pl.col("score") - (pl.col("logprob") - pl.col("neutral"))).abs().max()).item()
+        if off is not None and off > 1e-9:
+            raise _bad(f"{folder}: scores differ from logprob - neutral")
+        scored, drawn = scored_battery(options, labels, protocol, skipped), control_labels(labels)
     except (OSError, pl.exceptions.PolarsError) as error:
-        why = " ".join(str(error).split())[:160]
-        raise LmassayError("bad-run-folder", f"{folder}: {why}", "run its command again") from error
-    missing = [c for c in OPTION_COLUMNS if c not in options.columns]
-    if missing:
-        raise LmassayError("bad-run-folder", f"{folder}: {OPTIONS} lacks {', '.join(missing)}", "run it again")
-    off = (options["score"] - (options["logprob"] - options["neutral"])).abs().max()
-    if off is not None and float(off) > 1e-9:  # type: ignore[arg-type]
-        raise LmassayError("bad-run-folder", f"{folder}: scores differ from logprob - neutral", "the table was altered")
-    return scored_battery(options, labels, protocol, skipped), control_labels(labels)
+        raise _bad(f"{folder}: {' '.join(str(error).split())[:160]}") from error
+    for task in scored.variants[REAL]:
+        mine = drawn.get(task.task_id)
+        places = range(len(task.options))
+        if mine is not None and not {mine.random_label, mine.matched_token} <= {i for i in places if i != task.answer}:
+            raise _bad(f"{folder}: a control label of task {task.task_id} is none of its wrong options")
+    return scored, drawn
+
+
+def _bad(what: str) -> LmassayError:
+    return LmassayError("bad-run-folder", what, "run its command again, in another folder")
 
 
 def scored_battery(
@@ -135,8 +143,8 @@ def scored_battery(
         k = ordered["option"].n_unique()
         first = ordered.row(0, named=True)
         key = (first["variant"], first["task_id"])
-        if ordered.height != n * k or key not in answers:
-            raise LmassayError("bad-run-folder", f"task {key[1]} ({key[0]}) is not complete", "run it again")
+        if ordered.height != n * k or not 0 <= answers.get(key, -1) < k:
+            raise _bad(f"task {key[1]} ({key[0]}) is not complete")
         each = ordered.gather_every(n)
         variants.setdefault(first["variant"], []).append(
             ScoredTask(
@@ -153,6 +161,8 @@ def scored_battery(
                 flags=frozenset(first["flags"] or ()),
             )
         )
+    if REAL not in variants:
+        raise _bad("no task was scored under its own prompt")
     return ScoredBattery(depths, protocol, {name: tuple(tasks) for name, tasks in variants.items()}, dict(skipped))
 
 
