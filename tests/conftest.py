@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 import torch
-from tiny_models import tiny_hf, tiny_tokenizer
 
 from lmassay.models.language_model import LanguageModel
 from lmassay.models.open import open_model
+from tiny_models import tiny_hf, tiny_tokenizer
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 torch.set_num_threads(2)

@@ -1,33 +1,68 @@
-"""The documentation holds: links, error pages, commands and snippets."""
+"""The documentation holds: links, error pages, columns, commands, files and snippets."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
+import click
 import pytest
 import typer
 
-from lmassay.cli import app
+from lmassay.cli import app, main
 from lmassay.errors import CODES
 
 ROOT = Path(__file__).parent.parent
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+PAGES = [*ROOT.glob("*.md"), ROOT / "tests" / "README.md", *(ROOT / "docs").rglob("*.md")]
 COMMAND = re.compile(r"^\$ (lmassay .*)$", re.MULTILINE)
+INLINE = re.compile(r"`(lmassay [a-z].*?)`")
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 
 commands = [(page, line) for page in PAGES for line in COMMAND.findall(page.read_text())]
+inline = [(page, line) for page in PAGES for line in INLINE.findall(page.read_text())]
 snippets = [(page, code) for page in PAGES for code in SNIPPET.findall(page.read_text())]
 
 
 def _name(value):
-    return value.name if isinstance(value, Path) else None
+    return str(value.relative_to(ROOT)) if isinstance(value, Path) else None
+
+
+def _of(line):
+    """The command a line names, with the words that follow its name."""
+    command, words = typer.main.get_command(app), shlex.split(line)[1:]
+    while hasattr(command, "commands"):
+        assert words, f"{line} names a group"
+        name = words.pop(0)
+        assert name in command.commands, line
+        command = command.commands[name]
+    return command, words
+
+
+def _blocks(page, kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_every_error_code_has_a_page_and_every_page_a_code():
     assert {page.stem for page in (ROOT / "docs" / "errors").glob("*.md")} == set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_an_error_page_is_headed_by_its_code_and_says_what_to_do(code):
+    text = (ROOT / "docs" / "errors" / f"{code}.md").read_text()
+    assert text.startswith(f"# {code}\n")
+    assert "**What to do.**" in text
+
+
+def test_every_case_of_a_public_report_names_a_test_and_every_label_in_a_test_has_a_case():
+    tests = ROOT / "tests"
+    table = (tests / "README.md").read_text()
+    for file, name in re.findall(r"`([\w/]+\.py)::(\w+)`", table):
+        assert re.search(rf"def {name}\(", (tests / file).read_text()), f"{file}::{name}"
+    used = {label for path in tests.rglob("test_*.py") for label in re.findall(r"\bI-\d+", path.read_text())}
+    assert used <= set(re.findall(r"\bI-\d+", table))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
@@ -38,13 +73,52 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize(("page", "line"), commands, ids=lambda v: v if isinstance(v, str) else None)
 def test_a_command_in_the_docs_is_one_the_program_takes(page, line):
-    command, words = typer.main.get_command(app), shlex.split(line)[1:]
-    while hasattr(command, "commands"):
-        name = words.pop(0)
-        assert name in command.commands, line
-        command = command.commands[name]
+    command, words = _of(line)
+    try:
+        command.make_context(line, words)
+    except click.ClickException as error:
+        pytest.fail(f"{page.name}: {line}: {error.format_message()}")
+
+
+@pytest.mark.parametrize(("page", "line"), inline, ids=lambda v: v if isinstance(v, str) else None)
+def test_a_command_named_in_a_sentence_exists_with_its_options(page, line):
+    command, words = _of(line)
     known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
-    assert {w.split("=")[0] for w in words if w.startswith("-")} <= known, line
+    assert {w for w in words if w.startswith("-")} <= known, page.name
+
+
+def test_the_readme_names_every_command_and_no_other():
+    text = (ROOT / "README.md").read_text()
+    table = {" ".join(n.split()) for n in re.findall(r"`(lmassay [a-z ]+)`", text)}
+
+    def paths(command, prefix):
+        for name, child in command.commands.items():
+            if hasattr(child, "commands"):
+                yield from paths(child, [*prefix, name])
+            else:
+                yield " ".join([*prefix, name])
+
+    assert table == set(paths(typer.main.get_command(app), ["lmassay"]))
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [("json", ".jsonl"), ("yaml", ".yaml"), ("csv", ".csv")])
+def test_the_example_batteries_are_read(kind, suffix, tmp_path):
+    from lmassay.xray.batteries import load_battery
+
+    (example,) = _blocks("battery.md", kind)
+    path = tmp_path / f"mine{suffix}"
+    path.write_text(example)
+    assert load_battery(str(path)).tasks
+
+
+def test_the_example_of_outside_scores_is_scored(tmp_path, monkeypatch, capsys):
+    (example,) = _blocks("outside-scores.md", "csv")
+    (tmp_path / "mine.csv").write_text(example)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["xray", "score", "mine.csv", "--name", "my-lens", "--json"])
+    assert stop.value.code == 0
+    assert '"n_scored": 1' in capsys.readouterr().out
 
 
 @pytest.mark.tiny
@@ -54,12 +128,18 @@ def test_a_snippet_in_the_docs_runs(page, code, tmp_path, monkeypatch):
     exec(compile(code, str(page), "exec"), {"__name__": "snippet"})
 
 
-def test_the_readme_names_every_command():
-    text = (ROOT / "README.md").read_text()
-
-    def paths(command, prefix):
-        for name, child in command.commands.items():
-            yield from paths(child, [*prefix, name]) if hasattr(child, "commands") else [[*prefix, name]]
-
-    for path in paths(typer.main.get_command(app), ["lmassay"]):
-        assert " ".join(path) in text, path
+@pytest.mark.real
+@pytest.mark.slow
+def test_the_readmes_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
+    """In order and in one folder; `balanced:4` stands in for larger batteries."""
+    monkeypatch.chdir(tmp_path)
+    lines = COMMAND.findall((ROOT / "README.md").read_text())
+    assert lines
+    for line in lines:
+        words = shlex.split(line, comments=True)[1:]
+        if "--battery" in words:
+            words[words.index("--battery") + 1] = "balanced:4"
+        monkeypatch.setattr(sys, "argv", ["lmassay", *words])
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code == 0, f"{line}\n{capsys.readouterr().err}"

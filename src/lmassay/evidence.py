@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lmassay.measures.intervals import DRAWS, FEW, FEWEST, cluster_draws, percentile_interval, t_interval
+from lmassay.measures.intervals import FEW, FEWEST, Resampling, interval
 
 ALPHA = 0.05
 #: Differences too small to matter, by metric: what `fails` must stay under.
 MARGINS = {"rate": 0.05, "psi": 0.05, "g_mean2": 0.05, "auroc": 0.05, "r2": 0.02, "kl": 0.02}
+
+#: Sums of the same numbers in another order differ in their last bits; no figure here resolves less than this.
+ZERO = 1e-12
 
 SURVIVES, FAILS, UNDECIDED = "survives", "fails", "undecided"
 
@@ -68,30 +71,21 @@ def paired_evidence(
     metric: str,
     signal_values: ArrayLike,
     control_values: ArrayLike,
-    clusters: Sequence[str],
-    *,
-    rng: np.random.Generator,
-    sets: Sequence[str] | None = None,
-    draws: int = DRAWS,
+    resampling: Resampling,
 ) -> Evidence:
-    """Compare two measurements of the same units; the verdict still waits for `holm`.
+    """Compare two measurements of the same units; the verdict still waits for `judged`.
 
     Parameters
     ----------
     signal_values, control_values : (n,) float
-        Paired by unit.
-    clusters : (n,) str
+        Paired by unit, in the order of the resampling's.
     """
     first, second = np.asarray(signal_values, np.float64), np.asarray(control_values, np.float64)
     if not len(first):
         return no_evidence(signal, control, metric, "no data")
     difference = first - second
-    n_clusters = len(set(clusters))
-    low = high = p = None
-    if n_clusters >= FEWEST:
-        drawn = cluster_draws(difference, clusters, rng, draws=draws, sets=sets)
-        low, high = percentile_interval(drawn) if n_clusters >= FEW else t_interval(difference, clusters)
-        p = bootstrap_p(drawn)
+    low, high, _ = interval(difference, resampling)
+    p = bootstrap_p(resampling.means(difference)) if resampling.n_clusters >= FEWEST else None
     return Evidence(
         signal=signal,
         control=control,
@@ -104,7 +98,7 @@ def paired_evidence(
         p=p,
         p_holm=None,
         n=len(difference),
-        n_clusters=n_clusters,
+        n_clusters=resampling.n_clusters,
         margin=MARGINS[metric],
     )
 
@@ -112,7 +106,7 @@ def paired_evidence(
 def bootstrap_p(draws: ArrayLike) -> float:
     """Two-sided: min(1, 2 min(1 + #{d* <= 0}, 1 + #{d* >= 0}) / (B + 1))."""
     drawn = np.asarray(draws)
-    tail = min(1 + int((drawn <= 0).sum()), 1 + int((drawn >= 0).sum()))
+    tail = min(1 + int((drawn <= ZERO).sum()), 1 + int((drawn >= -ZERO).sum()))
     return min(1.0, 2 * tail / (len(drawn) + 1))
 
 
@@ -144,7 +138,7 @@ def _verdict(row: Evidence, p_holm: float | None) -> str:
     assert p_holm is not None
     assert row.low is not None
     assert row.high is not None
-    if p_holm < ALPHA and row.low > 0:
+    if p_holm < ALPHA and row.low > ZERO:
         return SURVIVES
     return FAILS if row.high < row.margin else UNDECIDED
 

@@ -52,7 +52,7 @@ def finished(folder, battery, tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("xray", "run", "smollm2-135"), 2, "error[model-not-found]: no bundled model, folder or hub id 'smollm2-135'"),
+        (("xray", "run", "smollm2-135"), 2, "error[model-not-found]: no bundled model or folder 'smollm2-135'"),
         (("xray", "run", "smollm2-135m", "--battery", "core5"), 2, "did you mean core50?"),
         (("xray", "run", "smollm2-135m", "--battery", "balanced:6"), 2, "multiple of 4"),
         (("xray", "run", "smollm2-135m", "--battery", "balanced:99996"), 2, "at most balanced:1024"),

@@ -147,3 +147,18 @@ def test_the_ids_under_padding_do_not_matter(tiny_model, family, shift):
     one, other = (_logits(model, ids, shift, 8, filler) for filler in (0, 213))
     assert torch.equal(one.logits, other.logits)
     assert torch.equal(one.states, other.states)
+
+
+def test_a_part_that_never_runs_is_refused(tiny_model):
+    """I-9: a hook that silently does nothing measures nothing."""
+    model = tiny_model("llama")
+    stray = (torch.nn.Identity(), *model.anatomy.mlp[1:])
+    with pytest.raises(LmassayError, match=r"block\.0\.mlp ran 0 times"):
+        self_check(replace(model, anatomy=replace(model.anatomy, mlp=stray)))
+
+
+def test_a_part_that_two_blocks_share_is_refused():
+    hf = tiny_hf("llama")
+    hf.model.layers[1].mlp = hf.model.layers[0].mlp
+    with pytest.raises(LmassayError, match=r"block\.[01]\.mlp ran 2 times"):
+        open_model(hf, tokenizer=TOKENIZER)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_models import FAMILIES
 
 from lmassay.models.readout import lens_logits
 from lmassay.models.trace import Batch, Mean, Replace, Resample, Zero, trace
+from tiny_models import FAMILIES
 
 pytestmark = pytest.mark.tiny
 TOKENS = 7

@@ -24,7 +24,7 @@ def task(
     family="binder_tracking",
     options=None,
     flags=(),
-):  # noqa: E501
+):
     """A task with these (n_options, n_depths) scores and a neutral prompt of zeros."""
     score = np.asarray(score, np.float64)
     k = len(score)
@@ -49,7 +49,7 @@ def battery(real, **variants):
         depths(real[0].score.shape[1]),
         "multi-token",
         {"real": tuple(real), **{k: tuple(v) for k, v in variants.items()}},
-    )  # noqa: E501
+    )
 
 
 def random_battery(n=40, k=4, n_depths=8, seed=0, n_templates=12):

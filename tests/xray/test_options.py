@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import tiny_tokenizer
 
 from lmassay.errors import LmassayError
 from lmassay.models.tokens import view
 from lmassay.xray.options import PromptStyle, Tokenised, scorable, shared_prefix
+from tiny_models import tiny_tokenizer
 
 TEMPLATE = (
     "{% for m in messages %}<s>{{ m.role }}: {{ m.content }}\n{% endfor %}"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import task
 
-from lmassay.xray.psi import gap_by_role, psi_by_role, psi_of
-from lmassay.xray.relabel import Labels, matched_pool
+from lmassay.xray.psi import psi_by_role, psi_of
+from lmassay.xray.relabel import Labels, pools_of
 from lmassay.xray.trajectories import wins_of
 
 shares = st.lists(st.integers(0, 14), min_size=2, max_size=5)
@@ -21,24 +21,17 @@ shares = st.lists(st.integers(0, 14), min_size=2, max_size=5)
 def test_psi_bar_is_the_mean_over_all_pairs_of_control_draws(counts, data):
     lengths = data.draw(st.lists(st.integers(1, 3), min_size=len(counts), max_size=len(counts)))
     share, n_tokens = np.array(counts) / 14, np.array(lengths)
-    found = psi_by_role(share, n_tokens)
+    pools = pools_of(n_tokens)
+    found = psi_by_role(share, pools)
     for role in range(len(counts)):
         wrong = [i for i in range(len(counts)) if i != role]
         nearest = min(abs(lengths[i] - lengths[role]) for i in wrong)
         matched = [i for i in wrong if abs(lengths[i] - lengths[role]) == nearest]
         draws = [share[role] - max(share[r], share[m]) for r, m in itertools.product(wrong, matched)]
         assert found[role] == pytest.approx(sum(draws) / len(draws), abs=1e-12)
-        assert matched_pool(n_tokens, role) == matched
-
-
-@given(shares)
-def test_gap_is_win_minus_mean_win_of_the_pool(counts):
-    won = np.array([c % 2 for c in counts], float)
-    random, matched = gap_by_role(won, np.ones(len(won), int))
-    for role in range(len(won)):
-        others = [won[i] for i in range(len(won)) if i != role]
-        assert random[role] == pytest.approx(won[role] - sum(others) / len(others))
-    np.testing.assert_allclose(matched, random)
+        assert np.flatnonzero(pools.matched[role]).tolist() == matched
+        assert np.flatnonzero(pools.random[role]).tolist() == wrong
+        assert pools.matched[role].sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -64,5 +57,5 @@ def test_expected_psi_without_skill_is_below_zero(kind, expected):
     for _ in range(4000):
         winners = rng.integers(4, size=14) if kind == "independent" else np.full(14, rng.integers(4))
         share = np.bincount(winners, minlength=4) / 14
-        values.append(psi_by_role(share, np.ones(4, int))[0])
+        values.append(psi_by_role(share, pools_of(np.ones(4, int)))[0])
     assert np.mean(values) == pytest.approx(expected, abs=0.015)

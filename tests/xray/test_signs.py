@@ -9,6 +9,10 @@ import pytest
 from lmassay.xray.signs import xray_score
 
 
+def _against(real, *controls):
+    return [(real, control) for control in controls]
+
+
 @pytest.mark.parametrize(
     ("model", "rates", "jaccard", "expected"),
     [
@@ -18,13 +22,12 @@ from lmassay.xray.signs import xray_score
     ],
 )
 def test_the_papers_rates_give_the_papers_scores(model, rates, jaccard, expected):
-    real, *controls = rates
-    assert xray_score(real, controls, Fraction(jaccard)) == expected
+    assert xray_score(_against(*rates), Fraction(jaccard)) == expected
 
 
 def test_equal_counts_and_a_jaccard_of_one_half_count_nothing():
-    assert xray_score(20, (20, 20, 20), Fraction(1, 2)) == 0
+    assert xray_score(_against(20, 20, 20, 20), Fraction(1, 2)) == 0
 
 
 def test_a_perfect_model_scores_four():
-    assert xray_score(50, (10, 20, 49), Fraction(51, 100)) == 4
+    assert xray_score(_against(50, 10, 20, 49), Fraction(51, 100)) == 4

@@ -15,6 +15,8 @@ LEVEL = 0.95
 FEW = 10
 #: Under this many there is no interval at all.
 FEWEST = 3
+NO_INTERVAL = f"undefined: interval needs {FEWEST} clusters"
+_CHUNK = 250
 
 Floats = NDArray[np.float64]
 
@@ -58,79 +60,82 @@ def exact(title: str, value: float, n: int) -> Estimate:
     return Estimate(value, None, None, n, title)
 
 
-def cluster_draws(
-    values: ArrayLike,
-    clusters: Sequence[str],
-    rng: np.random.Generator,
-    *,
-    draws: int = DRAWS,
-    sets: Sequence[str] | None = None,
-) -> Floats:
-    """Bootstrap draws of the mean, resampling whole clusters and, within them, whole sets.
+class Resampling:
+    """Bootstrap resamples of whole clusters and, within them, of whole sets; drawn once, applied to any figure.
 
     Parameters
     ----------
-    values : (n,) float
     clusters : (n,) str
         For instance templates.
     sets : (n,) str, optional
         Smaller groups inside the clusters that are resampled in turn; without them a drawn cluster is kept whole.
+    """
 
-    Returns
-    -------
-    (draws,) float64
-    """  # fmt: skip
-    return _draws(np.asarray(values, np.float64), clusters, sets, rng, draws)
+    def __init__(
+        self,
+        clusters: Sequence[str],
+        rng: np.random.Generator,
+        *,
+        sets: Sequence[str] | None = None,
+        draws: int = DRAWS,
+    ) -> None:
+        names, self._cluster_of = np.unique(np.asarray(clusters, np.str_), return_inverse=True)
+        n = self.n_clusters = len(names)
+        self._group_of = self._cluster_of if sets is None else _pair_codes(self._cluster_of, sets)
+        self._sizes = np.bincount(self._group_of)
+        if n < FEWEST:
+            self._times = np.zeros((0, len(self._sizes)), np.uint16)
+            return
+        times = rng.multinomial(n, np.full(n, 1 / n), size=draws)
+        if sets is not None:
+            owner = np.zeros(len(self._sizes), np.int64)
+            owner[self._group_of] = self._cluster_of
+            # A cluster drawn m times contributes m times its number of sets, each drawn anew.
+            inside = [rng.multinomial(times[:, c] * g, np.full(g, 1 / g)) for c, g in enumerate(np.bincount(owner))]
+            times = np.concatenate(inside, axis=1)
+        # Counts average one, and there are draws x groups of them.
+        self._times = times.astype(np.uint16)
+
+    def means(self, values: ArrayLike) -> Floats:
+        """(n,) values -> (draws,) resampled means; no draws under three clusters."""
+        sums = np.bincount(self._group_of, np.asarray(values, np.float64))
+        found = np.empty(len(self._times))
+        for start in range(0, len(found), _CHUNK):
+            times = self._times[start : start + _CHUNK].astype(np.float64)
+            found[start : start + _CHUNK] = (times @ sums) / (times @ self._sizes)
+        return found
+
+    def cluster_means(self, values: ArrayLike) -> Floats:
+        """(n,) values -> (n_clusters,) means, clusters in the order of their names."""
+        sums = np.bincount(self._cluster_of, np.asarray(values, np.float64))
+        return np.asarray(sums / np.bincount(self._cluster_of))
 
 
-def _draws(
-    values: Floats, clusters: Sequence[str], sets: Sequence[str] | None, rng: np.random.Generator, draws: int
-) -> Floats:
-    names, cluster_of = np.unique(np.asarray(clusters), return_inverse=True)
-    inner = np.asarray(clusters if sets is None else sets)
-    n_clusters = len(names)
-    times = rng.multinomial(n_clusters, np.full(n_clusters, 1 / n_clusters), size=draws)
-    total = np.zeros(draws)
-    size = np.zeros(draws)
-    for cluster in range(n_clusters):
-        inside = cluster_of == cluster
-        groups, group_of = np.unique(inner[inside], return_inverse=True)
-        sums = np.bincount(group_of, values[inside])
-        sizes = np.bincount(group_of)
-        # A cluster drawn m times contributes m times its number of groups, each drawn anew.
-        picked = rng.multinomial(times[:, cluster] * len(groups), np.full(len(groups), 1 / len(groups)))
-        total += picked @ sums
-        size += picked @ sizes
-    return np.asarray(total / size)
+def _pair_codes(cluster_of: NDArray[np.intp], sets: Sequence[str]) -> NDArray[np.intp]:
+    """Number the (cluster, set) pairs cluster by cluster: two clusters may use one set name."""
+    names, set_of = np.unique(np.asarray(sets, np.str_), return_inverse=True)
+    return np.asarray(np.unique(cluster_of * len(names) + set_of, return_inverse=True)[1])
 
 
-def mean_estimate(
-    values: ArrayLike,
-    clusters: Sequence[str],
-    *,
-    title: str,
-    rng: np.random.Generator,
-    draws: int = DRAWS,
-    sets: Sequence[str] | None = None,
-) -> Estimate:
-    """Mean of `values` with a 95 % interval over clusters.
+def mean_estimate(values: ArrayLike, resampling: Resampling, *, title: str) -> Estimate:
+    """Mean of (n,) `values` with a 95 % interval over clusters.
 
     Percentile bootstrap from ten clusters on; a t-interval on cluster means from three; none below.
     """
     array = np.asarray(values, np.float64)
     if not len(array):
         return undefined(title, "no data")
-    n_clusters = len(set(clusters))
-    value = float(array.mean())
-    if n_clusters < FEWEST:
-        return Estimate(
-            value, None, None, len(array), title, n_clusters, f"undefined: interval needs {FEWEST} clusters"
-        )
-    if n_clusters < FEW:
-        low, high = t_interval(array, clusters)
-        return Estimate(value, low, high, len(array), title, n_clusters, "few_clusters")
-    low, high = percentile_interval(cluster_draws(array, clusters, rng, draws=draws, sets=sets))
-    return Estimate(value, low, high, len(array), title, n_clusters)
+    low, high, status = interval(array, resampling)
+    return Estimate(float(array.mean()), low, high, len(array), title, resampling.n_clusters, status)
+
+
+def interval(values: Floats, resampling: Resampling) -> tuple[float | None, float | None, str]:
+    """Bounds of the mean and their status, by the number of clusters."""
+    if resampling.n_clusters < FEWEST:
+        return None, None, NO_INTERVAL
+    if resampling.n_clusters < FEW:
+        return *t_interval([resampling.cluster_means(values)], [1.0]), "few_clusters"
+    return *percentile_interval(resampling.means(values)), "ok"
 
 
 def percentile_interval(draws: Floats) -> tuple[float, float]:
@@ -139,11 +144,23 @@ def percentile_interval(draws: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def t_interval(values: Floats, clusters: Sequence[str]) -> tuple[float, float]:
-    """Student's t on the clusters' means, around their mean."""
-    from scipy import stats
+def t_interval(strata: Sequence[Floats], weights: Sequence[float]) -> tuple[float, float]:
+    """Student's t for a weighted sum of the strata's means.
 
-    names, cluster_of = np.unique(np.asarray(clusters), return_inverse=True)
-    means = np.bincount(cluster_of, values) / np.bincount(cluster_of)
-    half = stats.t.ppf((1 + LEVEL) / 2, len(names) - 1) * means.std(ddof=1) / np.sqrt(len(names))
-    return float(means.mean() - half), float(means.mean() + half)
+    One stratum of weight 1 is the plain t-interval; for several the degrees of freedom are Welch and Satterthwaite's.
+
+    Parameters
+    ----------
+    strata : sequence of (n_clusters,) float64
+        Cluster means, at least two per stratum.
+    """
+    from scipy.special import stdtrit
+
+    centre = sum(w * float(s.mean()) for w, s in zip(weights, strata, strict=True))
+    parts = np.array([w**2 * s.var(ddof=1) / len(s) for w, s in zip(weights, strata, strict=True)])
+    variance = float(parts.sum())
+    if variance == 0:
+        return centre, centre
+    freedom = variance**2 / sum(float(p) ** 2 / (len(s) - 1) for p, s in zip(parts, strata, strict=True))
+    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * variance**0.5
+    return centre - half, centre + half

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lmassay.measures.intervals import (
-    DRAWS,
     FEW,
     FEWEST,
+    NO_INTERVAL,
     Estimate,
-    cluster_draws,
+    Resampling,
     mean_estimate,
     percentile_interval,
+    t_interval,
     undefined,
 )
 from lmassay.seeds import generator
@@ -22,88 +25,83 @@ from lmassay.xray.task import FAMILY_GROUPS
 
 if TYPE_CHECKING:
     from lmassay.xray.measured import Decided, Measured
-    from lmassay.xray.scored import Floats
+    from lmassay.xray.scored import Floats, ScoredTask
 
 #: Share of a family's tasks that a single-token protocol must be able to decide.
 DECIDABLE = 0.8
 SHARED = "shared first token"
+#: Sign of each group's families in a figure over groups.
+FIGURES = {
+    "logic": ("PSI, unweighted mean of the logic families", {"logic": 1}),
+    "compute": ("PSI, unweighted mean of the compute families", {"compute": 1}),
+    "gap": ("PSI gap, logic minus compute", {"logic": 1, "compute": -1}),
+}
 
 
-def family_psi(decided: Decided, families_total: Mapping[str, int], seed: int) -> dict[str, Estimate]:
-    """Mean PSI of each family; undefined where too few of its tasks can be decided."""
-    by_family: dict[str, list[Measured]] = {family: [] for family in families_total}
-    for m in decided.tasks:
-        by_family[m.task.family].append(m)
-    return {
-        family: undefined(f"mean PSI, {family}", SHARED, len(members))
-        if len(members) < DECIDABLE * families_total[family]
-        else mean_estimate(
-            [m.psi.psi for m in members],
-            [m.task.template for m in members],
-            sets=[m.task.set_id or m.task.task_id for m in members],
-            title=f"mean PSI, {family}",
-            rng=generator(seed, family, "interval psi"),
-        )
-        for family, members in by_family.items()
-    }
+@dataclass(frozen=True, slots=True)
+class FamilyPsi:
+    """PSI of one family's tasks with what their intervals rest on; no values where the family is undefined."""
+
+    estimate: Estimate
+    values: Floats
+    resampling: Resampling
 
 
-def group_psi(decided: Decided, families: Mapping[str, Estimate], seed: int) -> dict[str, Estimate]:
-    """``logic`` and ``compute`` (unweighted means of their families' means) and ``gap`` (logic - compute).
-
-    The bootstrap resamples each family's templates on their own, since the mean over families is a fixed one.
-    """
-    titles = {
-        "logic": "PSI, unweighted mean of the logic families",
-        "compute": "PSI, unweighted mean of the compute families",
-        "gap": "PSI gap, logic minus compute",
-    }
-    members = {g: [f for f in families if FAMILY_GROUPS.get(f) == g] for g in ("logic", "compute")}
-    members["gap"] = members["logic"] + members["compute"]
-    tasks: dict[str, list[Measured]] = {family: [] for family in families}
-    for m in decided.tasks:
-        tasks[m.task.family].append(m)
-    drawn = {f: _draws(f, tasks[f], seed) for f in families if families[f].value is not None}
-    found: dict[str, Estimate] = {}
-    for name, title in titles.items():
-        mine = members[name]
-        missing = not members["logic"] or not members["compute"] if name == "gap" else not mine
-        if missing:
-            found[name] = undefined(title, "no family of the group in this battery")
-        elif any(families[f].value is None for f in mine):
-            found[name] = undefined(title, SHARED)
-        else:
-            found[name] = _group(name, title, members, tasks, drawn)
-    return found
-
-
-def _draws(family: str, members: Sequence[Measured], seed: int) -> Floats:
-    return cluster_draws(
-        [m.psi.psi for m in members],
-        [m.task.template for m in members],
-        generator(seed, family, "interval psi groups"),
-        draws=DRAWS,
-        sets=[m.task.set_id or m.task.task_id for m in members],
+def resampling_of(tasks: Sequence[Measured], seed: int, name: str) -> Resampling:
+    """Resamples of the tasks' templates and, where there are counterbalanced sets, of the sets within them."""
+    sets = [m.task.set_id for m in tasks]
+    inner = [s if s is not None else m.task.task_id for s, m in zip(sets, tasks, strict=True)]
+    return Resampling(
+        [m.task.template for m in tasks],
+        generator(seed, name, "interval"),
+        sets=inner if any(s is not None for s in sets) else None,
     )
 
 
-def _group(
-    name: str,
-    title: str,
-    members: Mapping[str, Sequence[str]],
-    tasks: Mapping[str, Sequence[Measured]],
-    drawn: Mapping[str, Floats],
-) -> Estimate:
-    value: float = 0.0
-    draws = np.zeros(DRAWS)
-    signs = {"logic": {"logic": 1}, "compute": {"compute": 1}, "gap": {"logic": 1, "compute": -1}}[name]
-    for group, sign in signs.items():
-        share = sign / len(members[group])
-        value += share * sum(float(np.mean([m.psi.psi for m in tasks[f]])) for f in members[group])
-        draws += share * np.sum([drawn[f] for f in members[group]], axis=0)
-    templates = [len({m.task.template for m in tasks[f]}) for f in members[name]]
-    n = sum(len(tasks[f]) for f in members[name])
-    if min(templates) < FEWEST:
-        return Estimate(value, None, None, n, title, sum(templates), f"undefined: interval needs {FEWEST} clusters")
-    low, high = percentile_interval(draws)
-    return Estimate(value, low, high, n, title, sum(templates), "ok" if min(templates) >= FEW else "few_clusters")
+def family_psi(real: Sequence[ScoredTask], decided: Decided, seed: int) -> dict[str, FamilyPsi]:
+    """Mean PSI of each family; undefined where the protocol can decide too few of its tasks."""
+    totals = Counter(task.family for task in real)
+    undecidable = Counter(task.family for task in real if task.task_id in decided.undecidable)
+    found = {}
+    for family, total in totals.items():
+        title = f"mean PSI, {family}"
+        tasks = [m for m in decided.tasks if m.task.family == family]
+        shared = total - undecidable[family] < DECIDABLE * total
+        values = np.array([m.psi.psi for m in tasks if not shared])
+        resampling = resampling_of(tasks, seed, family)
+        estimate = undefined(title, SHARED, len(tasks)) if shared else mean_estimate(values, resampling, title=title)
+        found[family] = FamilyPsi(estimate, values, resampling)
+    return found
+
+
+def group_psi(families: Mapping[str, FamilyPsi]) -> dict[str, Estimate]:
+    """``logic`` and ``compute`` (unweighted means of their families' means) and ``gap`` (logic - compute).
+
+    Each family's templates are resampled on their own, since the mean over families is a fixed one. Where a family has
+    under ten templates the interval is Welch's t.
+    """
+    found = {}
+    for name, (title, signs) in FIGURES.items():
+        members = {group: [f for f in families if FAMILY_GROUPS.get(f) == group] for group in signs}
+        weights = {f: sign / len(members[group]) for group, sign in signs.items() for f in members[group]}
+        reasons = [families[f].estimate.status for f in weights if families[f].estimate.value is None]
+        if not all(members.values()):
+            found[name] = undefined(title, "no family of the group in this battery")
+        elif reasons:
+            found[name] = undefined(title, reasons[0].removeprefix("undefined: "))
+        else:
+            found[name] = _weighted(title, [(families[f], w) for f, w in weights.items()])
+    return found
+
+
+def _weighted(title: str, parts: Sequence[tuple[FamilyPsi, float]]) -> Estimate:
+    value = sum(w * float(f.values.mean()) for f, w in parts)
+    n, n_clusters = sum(len(f.values) for f, _ in parts), sum(f.resampling.n_clusters for f, _ in parts)
+    fewest = min(f.resampling.n_clusters for f, _ in parts)
+    if fewest < FEWEST:
+        return Estimate(value, None, None, n, title, n_clusters, NO_INTERVAL)
+    if fewest < FEW:
+        low, high = t_interval([f.resampling.cluster_means(f.values) for f, _ in parts], [w for _, w in parts])
+        return Estimate(value, low, high, n, title, n_clusters, "few_clusters")
+    draws = np.sum([w * f.resampling.means(f.values) for f, w in parts], axis=0)
+    return Estimate(value, *percentile_interval(draws), n, title, n_clusters)

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lmassay.xray.psi import Psi, gap_by_role, psi_by_role, psi_of
-from lmassay.xray.relabel import Labels, labels_of, matched_pool
+from lmassay.xray.psi import Psi, psi_by_role, psi_of
+from lmassay.xray.relabel import Labels, labels_of, pools_of
 from lmassay.xray.trajectories import Wins, trajectory_class, wins_of
 
 if TYPE_CHECKING:
     from lmassay.xray.scored import Floats, ScoredBattery, ScoredTask
+
+
+SEMANTICS_BREAK, PROMPT_SWAP = "semantics_break", "prompt_swap"
+
+
+@dataclass(frozen=True, slots=True)
+class Controlled:
+    """What the answer wins under a control that has prompts of its own.
+
+    Attributes
+    ----------
+    won : bool
+        Whether at an internal depth.
+    share : float
+        Depths won, as a share of all depths.
+    """
+
+    won: bool
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +43,9 @@ class Measured:
     ----------
     by_role : (n_options,) float64
         ``psi_bar`` with each option in the role of the answer; its mean is the expectation under no skill.
-    random_gap, matched_gap : (n_options,) float64
-        Win minus expected control win, by role.
-    broken, swapped : Wins or None
+    random_win, matched_win : (n_options,) float64
+        Expected internal win of each control, by role.
+    broken, swapped : Controlled or None
         None where the variant was not run for this task.
     """
 
@@ -35,10 +54,10 @@ class Measured:
     labels: Labels
     psi: Psi
     by_role: Floats
-    random_gap: Floats
-    matched_gap: Floats
-    broken: Wins | None
-    swapped: Wins | None
+    random_win: Floats
+    matched_win: Floats
+    broken: Controlled | None
+    swapped: Controlled | None
 
     @property
     def psi_bar(self) -> float:
@@ -55,18 +74,22 @@ class Measured:
         """Whether the answer wins at an internal depth."""
         return bool(self.wins.internal[self.labels.real])
 
+    def under(self, control: str) -> Controlled | None:
+        """The control named `control`, where it was run."""
+        return {SEMANTICS_BREAK: self.broken, PROMPT_SWAP: self.swapped}[control]
+
+    @property
     def expected_random(self) -> float:
         """Share of wrong options that win at an internal depth."""
-        others = [i for i in range(len(self.task.options)) if i != self.labels.real]
-        return float(self.wins.internal[others].mean())
+        return float(self.random_win[self.labels.real])
 
+    @property
     def expected_matched(self) -> float:
         """The same over the options matched in length."""
-        return float(self.wins.internal[matched_pool(self.task.n_tokens, self.labels.real)].mean())
+        return float(self.matched_win[self.labels.real])
 
     def row(self) -> dict[str, Any]:
         """One line of the per-task table."""
-        depths = self.wins.at.shape[1]
         return {
             "task_id": self.task.task_id,
             "family": self.task.family,
@@ -78,7 +101,7 @@ class Measured:
             "j_real": self.psi.j_real,
             "j_rl": self.psi.j_random,
             "j_mt": self.psi.j_matched,
-            "j_sb": None if self.broken is None else int(self.broken.counts[self.labels.real]) / depths,
+            "j_sb": None if self.broken is None else self.broken.share,
             "stability_bonus": self.psi.stability,
             "psi": self.psi.psi,
             "psi_ext": self.psi.extended,
@@ -106,12 +129,14 @@ def measure(
     Parameters
     ----------
     labels : mapping of str to Labels, optional
-        Labels drawn earlier; drawn anew without.
+        Labels drawn earlier; a task without any is drawn anew.
     """
     undecidable: dict[str, str] = {}
     errors: dict[str, str] = {}
-    broken = _usable(scored.variants.get("semantics_break", ()))
-    swapped = _usable(scored.variants.get("prompt_swap", ()))
+    broken, swapped = (
+        {task.task_id: _controlled(task, repeats_final) for task in scored.variants.get(name, ()) if _usable(task)}
+        for name in (SEMANTICS_BREAK, PROMPT_SWAP)
+    )
     measured = []
     for task in scored.variants["real"]:
         if task.undecidable:
@@ -120,24 +145,29 @@ def measure(
             errors[task.task_id] = "a score is not a finite number"
         else:
             wins = wins_of(task, repeats_final=repeats_final)
-            drawn = labels[task.task_id] if labels is not None else labels_of(task, seed)
-            random_gap, matched_gap = gap_by_role(wins.internal.astype(np.float64), task.n_tokens)
-            other = [v.get(task.task_id) for v in (broken, swapped)]
+            drawn = (labels or {}).get(task.task_id) or labels_of(task, seed)
+            pools = pools_of(task.n_tokens)
+            internal = wins.internal.astype(np.float64)
             measured.append(
                 Measured(
                     task=task,
                     wins=wins,
                     labels=drawn,
                     psi=psi_of(wins, drawn, span),
-                    by_role=psi_by_role(wins.counts / wins.at.shape[1], task.n_tokens),
-                    random_gap=random_gap,
-                    matched_gap=matched_gap,
-                    broken=None if other[0] is None else wins_of(other[0], repeats_final=repeats_final),
-                    swapped=None if other[1] is None else wins_of(other[1], repeats_final=repeats_final),
+                    by_role=psi_by_role(wins.counts / wins.at.shape[1], pools),
+                    random_win=pools.random @ internal,
+                    matched_win=pools.matched @ internal,
+                    broken=broken.get(task.task_id),
+                    swapped=swapped.get(task.task_id),
                 )
             )
     return Decided(tuple(measured), undecidable, errors)
 
 
-def _usable(tasks: Iterable[ScoredTask]) -> dict[str, ScoredTask]:
-    return {t.task_id: t for t in tasks if not t.undecidable and np.isfinite(t.score).all()}
+def _usable(task: ScoredTask) -> bool:
+    return not task.undecidable and bool(np.isfinite(task.score).all())
+
+
+def _controlled(task: ScoredTask, repeats_final: bool) -> Controlled:
+    wins = wins_of(task, repeats_final=repeats_final)
+    return Controlled(won=bool(wins.internal[task.answer]), share=float(wins.counts[task.answer] / wins.at.shape[1]))

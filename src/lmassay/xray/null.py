@@ -1,8 +1,10 @@
 """The exact null: which option plays the answer is drawn anew, jointly inside a counterbalanced set.
 
-If a model had no skill, then within a set of k prompts that share k options every way of matching prompts to options
-would be as likely as the true one, whatever the model's preference for an option: a preference adds the same to every
-matching. Outside sets the roles are drawn task by task, which assumes that no option is likelier a priori.
+Without skill, the prompts of a set are exchangeable: what an option wins under one of them says nothing about whether
+it is that one's answer. So every way of dealing the set's answers to its prompts is as likely as the true one. A
+preference for an option belongs to the option and is dealt with it, so it may be as strong as it likes. The group is
+the symmetric one; in large sets its cyclic subgroup is enough. Outside sets the role is drawn task by task among the
+task's options, which assumes that none is likelier a priori.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ class NullResult:
     ----------
     p : dict of str to float
         ``(1 + #{null >= observed}) / (draws + 1)``.
-    counterbalanced : bool
-        Whether every task stood in a complete counterbalanced set.
+    n_exchangeable : int
+        Tasks that stood in no counterbalanced set, whose options the null takes for exchangeable.
     """
 
     p: dict[str, float]
-    counterbalanced: bool
+    n_exchangeable: int
 
 
 def role_null(
@@ -58,7 +60,7 @@ def role_null(
     by_role : mapping of str to sequence of (n_options,) float64
         For each statistic and task, its value with each option in the role of the answer.
     """
-    units, counterbalanced = _units(tasks)
+    units, n_exchangeable = _units(tasks)
     names = list(by_role)
     observed = {name: sum(float(v[t.answer]) for v, t in zip(by_role[name], tasks, strict=True)) for name in names}
     reached = dict.fromkeys(names, 0)
@@ -81,24 +83,24 @@ def role_null(
         for name in names:
             # Sums of the same numbers in another order may differ in the last bits; that is no difference.
             reached[name] += int((totals[name] >= observed[name] - 1e-9).sum())
-    return NullResult({name: (1 + reached[name]) / (draws + 1) for name in names}, counterbalanced)
+    return NullResult({name: (1 + reached[name]) / (draws + 1) for name in names}, n_exchangeable)
 
 
-def _units(tasks: Sequence[ScoredTask]) -> tuple[list[NDArray[np.int64]], bool]:
-    """Each unit: (n_assignments, n_members, 2) of task index and option index; and whether all are whole sets."""
+def _units(tasks: Sequence[ScoredTask]) -> tuple[list[NDArray[np.int64]], int]:
+    """Each unit: (n_assignments, n_members, 2) of task index and option index; and how many tasks stand alone."""
     sets: dict[str, list[int]] = defaultdict(list)
     for index, task in enumerate(tasks):
         sets[f"set {task.set_id}" if task.set_id is not None else f"task {task.task_id}"].append(index)
     units = []
-    counterbalanced = True
+    n_alone = 0
     for name in sorted(sets):
         members = sorted(sets[name], key=lambda i: tasks[i].task_id)
         if _is_counterbalanced([tasks[i] for i in members]):
             units.append(_set_assignments(tasks, members))
         else:
-            counterbalanced = False
+            n_alone += len(members)
             units += [np.array([[[i, o]] for o in _by_text(tasks[i])]) for i in members]
-    return units, counterbalanced
+    return units, n_alone
 
 
 def _by_text(task: ScoredTask) -> list[int]:
@@ -107,21 +109,23 @@ def _by_text(task: ScoredTask) -> list[int]:
 
 
 def _is_counterbalanced(members: Sequence[ScoredTask]) -> bool:
+    """Whether answers can be dealt anew; a set that lost a prompt still deals the answers it has left."""
     texts = {frozenset(t.options) for t in members}
     answers = {t.options[t.answer] for t in members}
-    return len(members) > 1 and len(texts) == 1 and len(answers) == len(members) == len(members[0].options)
+    return len(members) > 1 and len(texts) == 1 and len(answers) == len(members)
 
 
 def _set_assignments(tasks: Sequence[ScoredTask], members: Sequence[int]) -> NDArray[np.int64]:
-    texts = sorted(tasks[members[0]].options)
-    k = len(texts)
+    # Dealt from the true assignment on, so that it is one of them and they form its orbit.
+    answers = [tasks[i].options[tasks[i].answer] for i in members]
+    n = len(members)
     ways = (
-        list(permutations(range(k)))
-        if k <= LARGEST_PERMUTED
-        else [tuple((start + i) % k for i in range(k)) for start in range(k)]
+        list(permutations(range(n)))
+        if n <= LARGEST_PERMUTED
+        else [tuple((start + i) % n for i in range(n)) for start in range(n)]
     )
     return np.array(
-        [[[i, tasks[i].options.index(texts[o])] for i, o in zip(members, way, strict=True)] for way in ways]
+        [[[i, tasks[i].options.index(answers[o])] for i, o in zip(members, way, strict=True)] for way in ways]
     )
 
 

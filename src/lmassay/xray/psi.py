@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lmassay.xray.relabel import matched_pool
-
 if TYPE_CHECKING:
-    from lmassay.xray.relabel import Labels
-    from lmassay.xray.scored import Floats, Ints
+    from lmassay.xray.relabel import Labels, Pools
+    from lmassay.xray.scored import Floats
     from lmassay.xray.trajectories import Wins
 
 #: Weight of the stability term in the extended score.
@@ -42,6 +40,11 @@ class Psi:
         return self.j_real - max(self.j_random, self.j_matched)
 
     @property
+    def positive(self) -> bool:
+        """Whether PSI > 0, by the counts behind the shares."""
+        return self.j_real > max(self.j_random, self.j_matched)
+
+    @property
     def extended(self) -> float:
         """``PSI + 0.3 sigma``."""
         return self.psi + STABILITY * self.stability
@@ -60,32 +63,18 @@ def psi_of(wins: Wins, labels: Labels, span: int = SPAN) -> Psi:
     )
 
 
-def psi_by_role(shares: Floats, n_tokens: Ints) -> Floats:
+def psi_by_role(shares: Floats, pools: Pools) -> Floats:
     """Mean PSI over all control draws, for every option in the role of the answer.
 
     Parameters
     ----------
     shares : (n_options,) float64
         J of each option.
-    n_tokens : (n_options,) int64
 
     Returns
     -------
     (n_options,) float64
         ``psi_bar`` of each role. The two draws are independent and may coincide; the matched pool is the role's own.
     """
-    k = len(shares)
-    by_role = np.empty(k)
-    for role in range(k):
-        others = [i for i in range(k) if i != role]
-        larger = np.maximum.outer(shares[others], shares[matched_pool(n_tokens, role)])
-        by_role[role] = shares[role] - larger.mean()
-    return by_role
-
-
-def gap_by_role(won: Floats, n_tokens: Ints) -> tuple[Floats, Floats]:
-    """Win minus mean win of the random and of the matched pool, for every option in the role of the answer."""
-    k = len(won)
-    random = np.array([won[r] - won[[i for i in range(k) if i != r]].mean() for r in range(k)])
-    matched = np.array([won[r] - won[matched_pool(n_tokens, r)].mean() for r in range(k)])
-    return random, matched
+    larger = np.maximum.outer(shares, shares)
+    return np.asarray(shares - ((pools.random @ larger) * pools.matched).sum(1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import numpy as np
 from lmassay.seeds import smallest_hash
 
 if TYPE_CHECKING:
-    from lmassay.xray.scored import Ints, ScoredTask
+    from lmassay.xray.scored import Floats, Ints, ScoredTask
 
 RANDOM_LABEL, MATCHED_TOKEN = "random_label", "matched_token"
 
@@ -37,23 +36,43 @@ class Labels:
         return self.length_difference == 0
 
 
-def matched_pool(n_tokens: Ints, role: int) -> list[int]:
-    """Options other than `role` whose token length is nearest to its own."""
-    distance = np.abs(n_tokens - n_tokens[role])
-    others = [i for i in range(len(n_tokens)) if i != role]
-    nearest = min(int(distance[i]) for i in others)
-    return [i for i in others if distance[i] == nearest]
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Chance of each option to be drawn as a control, for every option in the role of the answer.
+
+    Attributes
+    ----------
+    random : (n_options, n_options) float64
+        Uniform over the other options; rows are roles and sum to one.
+    matched : (n_options, n_options) float64
+        Uniform over the other options whose token length is nearest to the role's.
+    """
+
+    random: Floats
+    matched: Floats
+
+
+def pools_of(n_tokens: Ints) -> Pools:
+    """Both pools from the (n_options,) token lengths."""
+    k = len(n_tokens)
+    other = ~np.eye(k, dtype=np.bool_)
+    distance = np.abs(n_tokens[:, None] - n_tokens[None, :]).astype(np.float64)
+    distance[~other] = np.inf
+    nearest = distance == distance.min(1, keepdims=True)
+    return Pools(random=other / (k - 1), matched=nearest / nearest.sum(1, keepdims=True))
 
 
 def labels_of(task: ScoredTask, seed: int) -> Labels:
     """Draw the two control labels by hash, so that neither option order nor other tasks matter."""
+    pools = pools_of(task.n_tokens)
     return Labels(
         real=task.answer,
-        random_label=_draw(task, [i for i in range(len(task.options)) if i != task.answer], seed, RANDOM_LABEL),
-        matched_token=(matched := _draw(task, matched_pool(task.n_tokens, task.answer), seed, MATCHED_TOKEN)),
+        random_label=_draw(task, pools.random, seed, RANDOM_LABEL),
+        matched_token=(matched := _draw(task, pools.matched, seed, MATCHED_TOKEN)),
         length_difference=int(task.n_tokens[matched] - task.n_tokens[task.answer]),
     )
 
 
-def _draw(task: ScoredTask, eligible: Sequence[int], seed: int, condition: str) -> int:
+def _draw(task: ScoredTask, pool: Floats, seed: int, condition: str) -> int:
+    eligible = np.flatnonzero(pool[task.answer]).tolist()
     return smallest_hash(eligible, seed, task.task_id, condition, text=lambda i: task.options[i])

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from lmassay.evidence import Evidence, judged, no_evidence, paired_evidence, survives_its_controls
-from lmassay.measures.intervals import Estimate, exact, mean_estimate, undefined
+from lmassay.measures.intervals import Estimate, Resampling, exact, mean_estimate, undefined
 from lmassay.seeds import generator
-from lmassay.xray.aggregates import family_psi, group_psi
-from lmassay.xray.measured import Decided, Measured, measure
+from lmassay.xray.aggregates import family_psi, group_psi, resampling_of
+from lmassay.xray.measured import PROMPT_SWAP, SEMANTICS_BREAK, Controlled, Decided, Measured, measure
 from lmassay.xray.null import role_null, sign_flip_p
 from lmassay.xray.paraphrase import GroupStability, group_stability
 from lmassay.xray.psi import SPAN
@@ -23,10 +23,41 @@ from lmassay.xray.scored import ScoredBattery, ScoredTask
 from lmassay.xray.signs import xray_score
 
 NOT_RUN = "phase not run"
-ASSUMES_EXCHANGEABLE = (
-    "null: assumes exchangeable options (tasks stand in no counterbalanced sets);"
-    " the prompt_swap row carries the verdict"
-)
+ASSUMES_EXCHANGEABLE = "null: assumes exchangeable options"
+
+
+Figures = Mapping[str, tuple[Callable[[Measured], float], str]]
+
+RATE_FIGURES: Figures = {
+    "real_win": (lambda m: m.won, "tasks whose answer wins at an internal depth"),
+    "real_win_strict": (lambda m: m.wins.internal_strict[m.labels.real], "the same without the last block"),
+    "rl_win": (lambda m: m.wins.internal[m.labels.random_label], "the same, a random wrong option as answer"),
+    "rl_win_expected": (lambda m: m.expected_random, "the same, expectation over all wrong options"),
+    "mt_win": (lambda m: m.wins.internal[m.labels.matched_token], "the same, a wrong option of equal length"),
+    "mt_win_expected": (lambda m: m.expected_matched, "the same, expectation over the options of nearest length"),
+    "final_accuracy": (lambda m: m.wins.final[m.labels.real], "tasks answered rightly at final"),
+    "final_accuracy_raw": (lambda m: m.wins.raw_final[m.labels.real], "the same without prior normalisation"),
+}
+#: Control that needs prompts of its own -> its rate and title.
+VARIANT_RATES = {
+    SEMANTICS_BREAK: ("sb_win", "tasks whose answer wins internally under the broken prompt"),
+    PROMPT_SWAP: ("swap_win", "tasks whose answer wins internally under another task's prompt"),
+}
+PSI_FIGURES: Figures = {
+    "psi": (lambda m: m.psi.psi, "mean PSI"),
+    "psi_positive": (lambda m: m.psi.positive, "share of tasks with PSI > 0"),
+    "psi_ext": (lambda m: m.psi.extended, "mean PSI with the stability term"),
+    "psi_bar": (lambda m: m.psi_bar, "mean PSI over all control draws"),
+    "psi_excess": (lambda m: m.psi_excess, "psi_bar above its expectation under no skill"),
+}
+MATCHING_FIGURES: Figures = {
+    "mt_exact": (lambda m: m.labels.exact, "share of matched labels of exactly the answer's length"),
+    "mt_same_as_rl": (
+        lambda m: m.labels.matched_token == m.labels.random_label,
+        "share of tasks whose matched label is the random one too",
+    ),
+    "mt_length_difference": (lambda m: m.labels.length_difference, "tokens, matched label minus answer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +104,7 @@ def _group_dict(group: GroupStability) -> dict[str, Any]:
         "win_rate": group.win_rate,
         "final_accuracy": group.final_accuracy,
         "n_wordings": group.n_wordings,
+        "n_undecided": group.n_undecided,
     }
 
 
@@ -105,23 +137,29 @@ def compute_scores(
     tasks = tuple(sorted(decided.tasks, key=lambda m: m.task.task_id))
     decided = replace(decided, tasks=tasks)
     groups = tuple(group_stability(scored.variants.get("paraphrase", ()), repeats_final=repeats_final))
-    scores: dict[str, Estimate] = {}
-    scores |= _rates(tasks, seed)
-    scores |= _stability(groups)
-    scores |= _signs(tasks, groups)
-    totals = Counter(t.family for t in scored.variants["real"])
-    families = family_psi(decided, totals, seed)
-    scores |= _psi(tasks, seed)
-    scores |= {f"psi_{name}": e for name, e in group_psi(decided, families, seed).items()}
-    null_scores, counterbalanced = _null(tasks, seed)
-    scores |= null_scores
-    scores |= _matching(tasks, seed)
-    evidence = judged(_evidence(tasks, seed))
-    notices = [] if counterbalanced else [ASSUMES_EXCHANGEABLE]
+    resampling = resampling_of(tasks, seed, "battery")
+    families = family_psi(scored.variants["real"], decided, seed)
+    null_scores, n_exchangeable = _null(tasks, seed)
+    scores = (
+        _rates(tasks, resampling, seed)
+        | _stability(groups, seed)
+        | _signs(tasks, groups)
+        | _means(tasks, PSI_FIGURES, resampling)
+        | {f"psi_{name}": e for name, e in group_psi(families).items()}
+        | null_scores
+        | _means(tasks, MATCHING_FIGURES, resampling)
+    )
+    evidence = judged(_evidence(tasks, resampling, seed))
+    notices = []
+    if n_exchangeable:
+        notices.append(
+            f"{ASSUMES_EXCHANGEABLE} ({n_exchangeable} of {len(tasks)} tasks stand in no counterbalanced set);"
+            " the prompt_swap row carries the verdict"
+        )
     notices += _notices(scored, decided)
     return XRayScores(
         scores=scores,
-        families=families,
+        families={name: family.estimate for name, family in families.items()},
         paraphrase_groups=groups,
         evidence=evidence,
         survives=survives_its_controls([row for row in evidence if row.signal == "real_win"]),
@@ -145,100 +183,80 @@ def without_last_block(scored: ScoredBattery) -> ScoredBattery:
     )
 
 
-def _clusters(tasks: Sequence[Measured]) -> tuple[list[str], list[str]]:
-    """Templates, and the sets within them."""
-    return [m.task.template for m in tasks], [m.task.set_id or m.task.task_id for m in tasks]
-
-
-def _mean(tasks: Sequence[Measured], value: Callable[[Measured], float], name: str, title: str, seed: int) -> Estimate:
-    templates, sets = _clusters(tasks)
-    values = [value(m) for m in tasks]
-    return mean_estimate(values, templates, sets=sets, title=title, rng=generator(seed, name, "interval"))
-
-
-def _rates(tasks: Sequence[Measured], seed: int) -> dict[str, Estimate]:
-    measures: dict[str, tuple[Callable[[Measured], float], str]] = {
-        "real_win": (lambda m: m.won, "tasks whose answer wins at an internal depth"),
-        "real_win_strict": (lambda m: bool(m.wins.internal_strict[m.labels.real]), "the same without the last block"),
-        "rl_win": (lambda m: bool(m.wins.internal[m.labels.random_label]), "the same, a random wrong option as answer"),
-        "rl_win_expected": (Measured.expected_random, "the same, expectation over all wrong options"),
-        "mt_win": (lambda m: bool(m.wins.internal[m.labels.matched_token]), "the same, a wrong option of equal length"),
-        "mt_win_expected": (Measured.expected_matched, "the same, expectation over the options of nearest length"),
-        "final_accuracy": (lambda m: bool(m.wins.final[m.labels.real]), "tasks answered rightly at final"),
-        "final_accuracy_raw": (lambda m: bool(m.wins.raw_final[m.labels.real]), "the same without prior normalisation"),
+def _means(tasks: Sequence[Measured], figures: Figures, resampling: Resampling) -> dict[str, Estimate]:
+    return {
+        name: mean_estimate([float(value(m)) for m in tasks], resampling, title=title)
+        for name, (value, title) in figures.items()
     }
-    found = {name: _mean(tasks, value, name, title, seed) for name, (value, title) in measures.items()}
-    for name, title, variant in (
-        ("sb_win", "tasks whose answer wins internally under the broken prompt", "broken"),
-        ("swap_win", "tasks whose answer wins internally under another task's prompt", "swapped"),
-    ):
-        run = [m for m in tasks if getattr(m, variant) is not None]
 
-        def won(m: Measured, variant: str = variant) -> float:
-            return float(getattr(m, variant).internal[m.labels.real])
 
-        found[name] = _mean(run, won, name, title, seed) if run else undefined(title, NOT_RUN)
+def _rates(tasks: Sequence[Measured], resampling: Resampling, seed: int) -> dict[str, Estimate]:
+    found = _means(tasks, RATE_FIGURES, resampling)
+    for control, (name, title) in VARIANT_RATES.items():
+        run, under = _under(tasks, control)
+        found[name] = (
+            mean_estimate([c.won for c in under], _narrowed(run, tasks, resampling, seed, control), title=title)
+            if run
+            else undefined(title, NOT_RUN)
+        )
     return found
 
 
-def _stability(groups: Sequence[GroupStability]) -> dict[str, Estimate]:
+def _under(tasks: Sequence[Measured], control: str) -> tuple[list[Measured], list[Controlled]]:
+    """The tasks the control could be run for, and what it gave."""
+    pairs = [(m, under) for m in tasks if (under := m.under(control)) is not None]
+    return [m for m, _ in pairs], [under for _, under in pairs]
+
+
+def _narrowed(
+    run: Sequence[Measured], tasks: Sequence[Measured], resampling: Resampling, seed: int, control: str
+) -> Resampling:
+    """The battery's resamples, drawn anew only where a control could not be run for every task."""
+    return resampling if len(run) == len(tasks) else resampling_of(run, seed, control)
+
+
+def _stability(groups: Sequence[GroupStability], seed: int) -> dict[str, Estimate]:
     title, strict = "mean Jaccard of won depths over wordings", "the same over groups with at least one win"
     usable = [g for g in groups if g.jaccard is not None]
     if not usable:
-        reason = NOT_RUN if not groups else "every group has one wording"
+        reason = NOT_RUN if not groups else "no group has two wordings that can be decided"
         return {"jaccard": undefined(title, reason), "jaccard_strict": undefined(strict, reason)}
     winning = [g for g in usable if g.any_win]
     return {
-        "jaccard": _group_mean(usable, title),
-        "jaccard_strict": _group_mean(winning, strict) if winning else undefined(strict, "no group has a win"),
+        "jaccard": _group_mean(usable, title, seed),
+        "jaccard_strict": _group_mean(winning, strict, seed) if winning else undefined(strict, "no group has a win"),
     }
 
 
-def _group_mean(groups: Sequence[GroupStability], title: str) -> Estimate:
-    return mean_estimate(
-        [float(g.jaccard or 0) for g in groups],
-        [g.group for g in groups],
-        title=title,
-        rng=generator(0, title, "interval"),
-    )
+def _group_mean(groups: Sequence[GroupStability], title: str, seed: int) -> Estimate:
+    resampling = Resampling([g.group for g in groups], generator(seed, "paraphrase groups", "interval"))
+    return mean_estimate([float(g.jaccard or 0) for g in groups], resampling, title=title)
 
 
 def _signs(tasks: Sequence[Measured], groups: Sequence[GroupStability]) -> dict[str, Estimate]:
     title, strict = "XRay Score, -4 to +4", "XRay Score with the strict Jaccard"
-    if not tasks or any(m.broken is None for m in tasks):
-        reason = "no decidable task" if not tasks else NOT_RUN
-        return {"xray_score": undefined(title, reason), "xray_strict": undefined(strict, reason)}
     usable = [g for g in groups if g.jaccard is not None]
-    if not usable:
-        return {"xray_score": undefined(title, NOT_RUN), "xray_strict": undefined(strict, NOT_RUN)}
+    paired, broken = _under(tasks, SEMANTICS_BREAK)
+    if not (usable and broken):
+        reason = NOT_RUN if tasks else "no decidable task"
+        return {"xray_score": undefined(title, reason), "xray_strict": undefined(strict, reason)}
     real = sum(m.won for m in tasks)
-    controls = [
-        sum(bool(m.wins.internal[m.labels.random_label]) for m in tasks),
-        sum(bool(m.wins.internal[m.labels.matched_token]) for m in tasks),
-        sum(bool(m.broken.internal[m.labels.real]) for m in tasks if m.broken is not None),
+    wins = [
+        (real, sum(bool(m.wins.internal[m.labels.random_label]) for m in tasks)),
+        (real, sum(bool(m.wins.internal[m.labels.matched_token]) for m in tasks)),
+        (sum(m.won for m in paired), sum(c.won for c in broken)),
     ]
 
     def over(chosen: Sequence[GroupStability], name: str) -> Estimate:
         if not chosen:
             return undefined(name, "no group has a win")
         mean = sum((g.jaccard or Fraction(0) for g in chosen), Fraction()) / len(chosen)
-        return exact(name, xray_score(real, controls, mean), len(tasks))
+        return exact(name, xray_score(wins, mean), len(tasks))
 
     return {"xray_score": over(usable, title), "xray_strict": over([g for g in usable if g.any_win], strict)}
 
 
-def _psi(tasks: Sequence[Measured], seed: int) -> dict[str, Estimate]:
-    measures: dict[str, tuple[Callable[[Measured], float], str]] = {
-        "psi": (lambda m: m.psi.psi, "mean PSI"),
-        "psi_positive": (lambda m: m.psi.psi > 0, "share of tasks with PSI > 0"),
-        "psi_ext": (lambda m: m.psi.extended, "mean PSI with the stability term"),
-        "psi_bar": (lambda m: m.psi_bar, "mean PSI over all control draws"),
-        "psi_excess": (lambda m: m.psi_excess, "psi_bar above its expectation under no skill"),
-    }
-    return {name: _mean(tasks, value, name, title, seed) for name, (value, title) in measures.items()}
-
-
-def _null(tasks: Sequence[Measured], seed: int) -> tuple[dict[str, Estimate], bool]:
+def _null(tasks: Sequence[Measured], seed: int) -> tuple[dict[str, Estimate], int]:
     titles = {
         "psi_excess_p": "one-sided p of psi_excess, random answer roles",
         "rl_gap_p": "one-sided p of real_win above random_label, random answer roles",
@@ -246,64 +264,39 @@ def _null(tasks: Sequence[Measured], seed: int) -> tuple[dict[str, Estimate], bo
     }
     broken_title = "one-sided p of real_win above semantics_break, sign flips over tasks"
     if not tasks:
-        return {name: undefined(title, "no decidable task") for name, title in titles.items()}, True
+        titles["sb_gap_p"] = broken_title
+        return {name: undefined(title, "no decidable task") for name, title in titles.items()}, 0
     statistics = {
         "psi_excess_p": [m.by_role - m.by_role.mean() for m in tasks],
-        "rl_gap_p": [m.random_gap for m in tasks],
-        "mt_gap_p": [m.matched_gap for m in tasks],
+        "rl_gap_p": [m.wins.internal - m.random_win for m in tasks],
+        "mt_gap_p": [m.wins.internal - m.matched_win for m in tasks],
     }
     null = role_null([m.task for m in tasks], statistics, generator(seed, "battery", "role null"))
     found = {name: exact(title, null.p[name], len(tasks)) for name, title in titles.items()}
-    differences = np.array([m.won - float(m.broken.internal[m.labels.real]) for m in tasks if m.broken is not None])
+    differences = np.array([float(m.won) - c.won for m, c in zip(*_under(tasks, SEMANTICS_BREAK), strict=True)])
     found["sb_gap_p"] = (
         exact(broken_title, sign_flip_p(differences, generator(seed, "battery", "sign flips")), len(differences))
         if len(differences)
         else undefined(broken_title, NOT_RUN)
     )
-    return found, null.counterbalanced
+    return found, null.n_exchangeable
 
 
-def _matching(tasks: Sequence[Measured], seed: int) -> dict[str, Estimate]:
-    measures: dict[str, tuple[Callable[[Measured], float], str]] = {
-        "mt_exact": (lambda m: m.labels.exact, "share of matched labels of exactly the answer's length"),
-        "mt_same_as_rl": (
-            lambda m: m.labels.matched_token == m.labels.random_label,
-            "share of tasks whose matched label is the random one too",
-        ),
-        "mt_length_difference": (lambda m: m.labels.length_difference, "tokens, matched label minus answer"),
-    }
-    return {name: _mean(tasks, value, name, title, seed) for name, (value, title) in measures.items()}
-
-
-def _evidence(tasks: Sequence[Measured], seed: int) -> list[Evidence]:
-    def row(signal: str, control: str, metric: str, chosen: Sequence[Measured], first: Any, second: Any) -> Evidence:
-        templates, sets = _clusters(chosen)
-        return paired_evidence(
-            signal,
-            control,
-            metric,
-            [float(first(m)) for m in chosen],
-            [float(second(m)) for m in chosen],
-            templates,
-            sets=sets,
-            rng=generator(seed, f"{signal}/{control}", "evidence"),
-        )
-
+def _evidence(tasks: Sequence[Measured], resampling: Resampling, seed: int) -> list[Evidence]:
+    won = [float(m.won) for m in tasks]
     rows = [
-        row("real_win", "random_label", "rate", tasks, lambda m: m.won, Measured.expected_random),
-        row("real_win", "matched_token", "rate", tasks, lambda m: m.won, Measured.expected_matched),
+        paired_evidence("real_win", "random_label", "rate", won, [m.expected_random for m in tasks], resampling),
+        paired_evidence("real_win", "matched_token", "rate", won, [m.expected_matched for m in tasks], resampling),
     ]
-    for control, variant in (("semantics_break", "broken"), ("prompt_swap", "swapped")):
-        run = [m for m in tasks if getattr(m, variant) is not None]
-        rows.append(
-            row("real_win", control, "rate", run, lambda m: m.won,
-                lambda m, variant=variant: getattr(m, variant).internal[m.labels.real])
-            if run
-            else no_evidence("real_win", control, "rate", NOT_RUN)
-        )  # fmt: skip
-    rows.append(
-        row("psi_bar", "expectation under no skill", "psi", tasks, lambda m: m.psi_bar, lambda m: m.by_role.mean())
-    )
+    for control in VARIANT_RATES:
+        run, under = _under(tasks, control)
+        if not run:
+            rows.append(no_evidence("real_win", control, "rate", NOT_RUN))
+            continue
+        mine = _narrowed(run, tasks, resampling, seed, control)
+        rows.append(paired_evidence("real_win", control, "rate", [m.won for m in run], [c.won for c in under], mine))
+    psi_bar, expected = [m.psi_bar for m in tasks], [float(m.by_role.mean()) for m in tasks]
+    rows.append(paired_evidence("psi_bar", "expectation under no skill", "psi", psi_bar, expected, resampling))
     return rows
 
 
@@ -319,6 +312,9 @@ def _counts(scored: ScoredBattery, decided: Decided) -> dict[str, int]:
         "all_tied_tasks": sum(not m.wins.at.any() for m in decided.tasks),
         "tied_at_final": sum(not m.wins.final.any() for m in decided.tasks),
     }
+    families = {task.task_id: task.family for task in real}
+    by_family = Counter(families[task_id] for task_id in decided.undecidable)
+    counts |= {f"undecided {family}": n for family, n in sorted(by_family.items())}
     counts |= dict(sorted(Counter(m.row()["class"] for m in decided.tasks).items()))
     flags = Counter(f for variant in scored.variants.values() for t in variant for f in t.flags)
     return counts | {f"flag {name}": n for name, n in sorted(flags.items())}

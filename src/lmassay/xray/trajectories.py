@@ -75,12 +75,11 @@ class Wins:
 
     def stable(self, span: int) -> Bools:
         """(n_options,) whether at least `span` consecutive distinct depths are won."""
-        runs = np.zeros(len(self.at), dtype=np.int64)
-        longest = runs.copy()
-        for column in self.distinct.T:
-            runs = np.where(column, runs + 1, 0)
-            longest = np.maximum(longest, runs)
-        return np.asarray(longest >= span)
+        distinct = self.distinct
+        if distinct.shape[1] < span:
+            return np.zeros(len(distinct), np.bool_)
+        windows = np.lib.stride_tricks.sliding_window_view(distinct, span, axis=1)
+        return np.asarray(np.any(np.all(windows, axis=2), axis=1))
 
 
 def wins_of(task: ScoredTask, *, repeats_final: bool) -> Wins:
