@@ -1,7 +1,7 @@
 """Make the pinned log-likelihoods of tests/xray/test_lm_eval.py with lm-evaluation-harness itself.
 
-    python -m venv /tmp/lm-eval && /tmp/lm-eval/bin/pip install lm_eval transformers
-    /tmp/lm-eval/bin/python benchmarks/lm_eval_pins.py FOLDER > tests/xray/lm_eval_pins.json
+    python -m venv .lm-eval && .lm-eval/bin/pip install lm_eval transformers
+    .lm-eval/bin/python benchmarks/lm_eval_pins.py FOLDER > tests/xray/lm_eval_pins.json
 
 FOLDER is the converted bundled model: `lmassay models check smollm2-135m` leaves it in the cache, under ``converted/``.
 Reads the prompts and options from ``pairs.json`` on standard input.

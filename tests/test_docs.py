@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ import typer
 
 from lmassay.cli import app, main
 from lmassay.errors import CODES
+from tiny_models import tiny_hf, tiny_tokenizer
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), ROOT / "tests" / "README.md", *(ROOT / "docs").rglob("*.md")]
@@ -125,21 +125,39 @@ def test_the_example_of_outside_scores_is_scored(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(("page", "code"), snippets, ids=_name)
 def test_a_snippet_in_the_docs_runs(page, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, str(page), "exec"), {"__name__": "snippet"})
+    namespace = {"__name__": "snippet"}
+    exec(compile(code, str(page), "exec"), namespace)
+    if "measure" in namespace:
+        tiny_hf("gpt2").save_pretrained("tiny")
+        tiny_tokenizer().save_pretrained("tiny")
+        assert [row["signal"] for row in namespace["measure"]("tiny")] == ["real_win"] * 4 + ["psi_bar"]
 
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_the_readmes_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
-    """In order and in one folder; `balanced:4` stands in for larger batteries."""
+def test_the_readmes_commands_run_and_print_what_it_shows(tmp_path, monkeypatch, capsys):
+    """In order and in one folder, with a small battery in place of a large balanced one."""
     monkeypatch.chdir(tmp_path)
-    lines = COMMAND.findall((ROOT / "README.md").read_text())
-    assert lines
-    for line in lines:
-        words = shlex.split(line, comments=True)[1:]
-        if "--battery" in words:
-            words[words.index("--battery") + 1] = "balanced:4"
-        monkeypatch.setattr(sys, "argv", ["lmassay", *words])
+    text = (ROOT / "README.md").read_text()
+    printed = ""
+    for line in COMMAND.findall(text):
+        words = re.sub(r"balanced:\d+", "balanced:4", line).split()[1:]
         with pytest.raises(SystemExit) as stop:
             main(words)
-        assert stop.value.code == 0, f"{line}\n{capsys.readouterr().err}"
+        out = capsys.readouterr()
+        assert stop.value.code == 0, f"{line}\n{out.err}"
+        printed += out.out
+    rows = [_row(line) for line in printed.splitlines()]
+    shown = [_row(line) for line in re.search(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1].splitlines()]
+    assert len(shown) > 5
+    for words, numbers in shown:
+        # One decision of fifty may fall otherwise on another machine.
+        near = [n for w, n in rows if w[:2] == words[:2] and len(n) == len(numbers)]
+        assert any(numbers == pytest.approx(n, abs=0.05) for n in near), words
+
+
+def _row(line):
+    """The words of a line, and its numbers."""
+    cells = line.replace("[", " ").replace("]", " ").replace(",", " ").split()
+    numbers = [float(c) for c in cells if re.fullmatch(r"-?\d+(?:\.\d+)?", c)]
+    return [c for c in cells if not re.fullmatch(r"-?\d+(?:\.\d+)?", c)], numbers

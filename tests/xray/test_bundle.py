@@ -136,7 +136,7 @@ def test_a_record_with_anything_in_it_is_refused_and_does_not_crash(packed, tmp_
     _refused(_pack(tmp_path / "a.tar.gz", _forged({**members, RUN: json.dumps(record).encode()})))
 
 
-@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "run.json/../../evil", "a/run.json", "evil"])
+@pytest.mark.parametrize("name", ["../evil", "/else/evil", "run.json/../../evil", "a/run.json", "evil"])
 def test_a_member_of_another_name_is_refused_and_written_nowhere(packed, tmp_path, name):
     (tmp_path / "deep").mkdir()
     path = _pack(tmp_path / "deep" / "a.tar.gz", {**_members(packed), name: b"evil"})
