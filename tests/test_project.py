@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,24 @@ def test_every_requirement_is_pinned_within_its_range():
         (pin,) = pins[canonicalize_name(requirement.name)].specifier
         assert pin.operator == "=="
         assert requirement.specifier.contains(pin.version), line
+
+
+def test_everything_an_install_brings_is_pinned():
+    seen: set[str] = set()
+    left = [Requirement("lmassay[dev]")]
+    while left:
+        wanted = left.pop()
+        for line in requires(wanted.name) or []:
+            requirement = Requirement(line)
+            markers = [
+                requirement.marker is None or requirement.marker.evaluate({"extra": e}) for e in ("", *wanted.extras)
+            ]
+            name = canonicalize_name(requirement.name)
+            if any(markers) and name not in seen:
+                seen.add(name)
+                left.append(requirement)
+    assert len(seen) > 40
+    assert seen <= set(_pins())
 
 
 def test_pins_resolve_on_any_machine():

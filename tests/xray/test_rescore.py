@@ -68,9 +68,10 @@ def test_a_lost_or_cut_scores_file_is_made_again(run, content):
 
 def test_an_altered_table_is_refused_and_the_scores_left(run):
     before = (run / SCORES).read_bytes()
-    for name in (OPTIONS, LABELS):
+    better = pl.col("logprob", "score") + 1
+    for name, change in ((OPTIONS, better), (LABELS, pl.col("length_difference") + 1)):
         kept = (run / name).read_bytes()
-        pl.read_parquet(run / name).with_columns(option=pl.col("option")).write_parquet(run / name)
+        pl.read_parquet(run / name).with_columns(change).write_parquet(run / name)
         with pytest.raises(LmassayError, match=f"{name} is not the table this run wrote"):
             rescore_run(run)
         (run / name).write_bytes(kept)

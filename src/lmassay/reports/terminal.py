@@ -125,7 +125,7 @@ def _evidence(rows: Iterable[dict[str, Any]]) -> Table:
 def _groups(groups: Iterable[dict[str, Any]]) -> Table:
     rows = [
         (g["group"], number(g["jaccard"]), number(g["win_rate"]), number(g["final_accuracy"]), g["n_wordings"],
-         "" if g["any_win"] else "never wins")
+         "never wins" if g["n_wordings"] and not g["any_win"] else "")
         for g in groups
     ]  # fmt: skip
     return _table("Paraphrase groups", ("group", "Jaccard", "win rate", "final accuracy", "wordings", ""), rows)

@@ -137,28 +137,37 @@ def scored_battery(
         (v, t): o for v, t, o in labels.filter(condition=REAL).select("variant", "task_id", "option").iter_rows()
     }
     n = len(depths)
+    groups = options.select("variant", "task_id").unique(maintain_order=True).with_row_index("group")
+    rows = options.join(groups, on=["variant", "task_id"], maintain_order="left").sort("group", "option", "depth_index")
+    sizes = np.bincount(rows["group"].to_numpy(), minlength=groups.height)
+    ends = np.cumsum(sizes)
+    within = np.arange(rows.height) - np.repeat(ends - sizes, sizes)
+    astray = (rows["option"].to_numpy() != within // n) | (rows["depth_index"].to_numpy() != within % n)
+    incomplete = (sizes % n != 0) | (np.bincount(rows["group"].to_numpy(), astray, groups.height) > 0)
+    logprob, neutral = (rows[name].to_numpy().reshape(-1) for name in ("logprob", "neutral"))
+    each = rows.gather_every(n)
+    about = each.select("family", "template", "set", "flags").rows()
+    texts, n_tokens = each["option_text"].to_list(), each["n_tokens"].to_numpy().astype(np.int64)
     variants: dict[str, list[ScoredTask]] = {}
-    for group in options.partition_by("variant", "task_id", maintain_order=True):
-        ordered = group.sort("option", "depth_index")
-        k = ordered["option"].n_unique()
-        first = ordered.row(0, named=True)
-        key = (first["variant"], first["task_id"])
-        if ordered.height != n * k or not 0 <= answers.get(key, -1) < k:
+    for key, end, size, broken in zip(groups.select("variant", "task_id").rows(), ends, sizes, incomplete, strict=True):
+        k = int(size) // n
+        if broken or not 0 <= answers.get(key, -1) < k:
             raise _bad(f"task {key[1]} ({key[0]}) is not complete")
-        each = ordered.gather_every(n)
-        variants.setdefault(first["variant"], []).append(
+        first, last = int(end - size), int(end)
+        family, template, set_id, flags = about[first // n]
+        variants.setdefault(key[0], []).append(
             ScoredTask(
-                task_id=first["task_id"],
-                family=first["family"],
-                template=first["template"],
-                set_id=first["set"],
-                variant=first["variant"],
-                options=tuple(each["option_text"].to_list()),
+                task_id=key[1],
+                family=family,
+                template=template,
+                set_id=set_id,
+                variant=key[0],
+                options=tuple(texts[first // n : last // n]),
                 answer=answers[key],
-                logprob=ordered["logprob"].to_numpy().reshape(k, n),
-                neutral=ordered["neutral"].to_numpy().reshape(k, n),
-                n_tokens=each["n_tokens"].to_numpy().astype(np.int64),
-                flags=frozenset(first["flags"] or ()),
+                logprob=logprob[first:last].reshape(k, n),
+                neutral=neutral[first:last].reshape(k, n),
+                n_tokens=n_tokens[first // n : last // n],
+                flags=frozenset(flags or ()),
             )
         )
     if REAL not in variants:
