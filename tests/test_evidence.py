@@ -88,6 +88,11 @@ def test_p_is_the_formula(draws):
     assert bootstrap_p(draws) == min(1.0, 2 * min(1 + below, 1 + above) / (len(draws) + 1))
 
 
+def test_a_draw_that_is_zero_but_for_rounding_counts_on_both_sides():
+    assert bootstrap_p([1e-17, 1.0, 1.0]) == bootstrap_p([-1e-17, 1.0, 1.0]) == bootstrap_p([0.0, 1.0, 1.0])
+    assert verdict(low=1e-17) == "undecided"
+
+
 def _paired(first, second, n_clusters=20):
     clusters = [f"t{i % n_clusters}" for i in range(len(first))]
     return paired_evidence("s", "c", "rate", first, second, Resampling(clusters, np.random.default_rng(0)))
