@@ -112,3 +112,9 @@ def test_a_test_that_opens_a_model_says_which_tier_it_is_in():
         for fixture, marker in (("smollm", "real"), ("tiny_model", "tiny")):
             if re.search(rf"def test_\w+\([^)]*\b{fixture}\b", text):
                 assert f"pytest.mark.{marker}" in text, f"{path.name} uses {fixture}"
+
+
+def test_the_tiers_budgets_are_those_of_the_makefile():
+    makefile = dict(re.findall(r"^([A-Z]+)_MINUTES := (\d+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    table = re.findall(r"^\| (\w+) \| \S+ \| (\d+) \|", (ROOT / "tests" / "README.md").read_text(), re.MULTILINE)
+    assert {tier.upper(): minutes for tier, minutes in table} == makefile
