@@ -8,10 +8,10 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 # Minutes each tier may take on two cores; one that overruns fails (where there is a `timeout` to stop it).
-UNIT_MINUTES := 8
-TINY_MINUTES := 12
-REAL_MINUTES := 12
-SLOW_MINUTES := 15
+UNIT_MINUTES := 10
+TINY_MINUTES := 20
+REAL_MINUTES := 15
+SLOW_MINUTES := 20
 TIMEOUT := $(shell command -v timeout || command -v gtimeout)
 within = @echo "== tier $(1): $(2) minutes at most"; $(if $(TIMEOUT),$(TIMEOUT) $(2)m) $(PYTEST)
 
