@@ -132,6 +132,8 @@ def scored_battery(
     LmassayError
         ``bad-run-folder`` when a task's options or depths are not complete.
     """
+    if REAL not in options["variant"]:
+        raise _bad("no task was scored under its own prompt")
     depths = tuple(options.unique("depth_index").sort("depth_index")["depth"].to_list())
     answers = {
         (v, t): o for v, t, o in labels.filter(condition=REAL).select("variant", "task_id", "option").iter_rows()
@@ -144,7 +146,7 @@ def scored_battery(
     within = np.arange(rows.height) - np.repeat(ends - sizes, sizes)
     astray = (rows["option"].to_numpy() != within // n) | (rows["depth_index"].to_numpy() != within % n)
     incomplete = (sizes % n != 0) | (np.bincount(rows["group"].to_numpy(), astray, groups.height) > 0)
-    logprob, neutral = (rows[name].to_numpy().reshape(-1) for name in ("logprob", "neutral"))
+    logprob, neutral = (rows[name].to_numpy() for name in ("logprob", "neutral"))
     each = rows.gather_every(n)
     about = each.select("family", "template", "set", "flags").rows()
     texts, n_tokens = each["option_text"].to_list(), each["n_tokens"].to_numpy().astype(np.int64)
@@ -170,8 +172,6 @@ def scored_battery(
                 flags=frozenset(flags or ()),
             )
         )
-    if REAL not in variants:
-        raise _bad("no task was scored under its own prompt")
     return ScoredBattery(depths, protocol, {name: tuple(tasks) for name, tasks in variants.items()}, dict(skipped))
 
 
