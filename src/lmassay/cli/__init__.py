@@ -13,6 +13,9 @@ from lmassay import __version__
 from lmassay.cli import demo, models, runs, xray
 from lmassay.errors import BAD_REQUEST, FAILED_PART_WAY, LmassayError, nearest
 
+#: What typer returns for a KeyboardInterrupt, where it does not raise Abort.
+STOPPED = 130
+
 app = typer.Typer(
     name="lmassay",
     help="Does what you read inside a language model survive its controls?",
@@ -53,6 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         status = app(arguments, standalone_mode=False)
+        if status == STOPPED:
+            raise KeyboardInterrupt
         sys.exit(status if isinstance(status, int) else 0)
     except LmassayError as error:
         if debug:
