@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-DONE = 0
 BAD_REQUEST = 2
 FAILED_PART_WAY = 3
 FINDING = 4

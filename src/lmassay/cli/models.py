@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
+
+from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Model, Revision
 
 app = typer.Typer(
     help="Models: what there is, and whether it can be measured.", no_args_is_help=True, rich_markup_mode=None
@@ -24,16 +25,12 @@ def list_() -> None:
 
 @app.command()
 def check(
-    model: Annotated[str, typer.Argument(help="A bundled name, folder, .gguf file or hub id.")],
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
-    accept_license: Annotated[
-        bool, typer.Option("--accept-license", help="Accept the terms of a bundled model.")
-    ] = False,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Load pickled weights, which can run code.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Model,
+    revision: Revision = None,
+    device: Device = None,
+    accept_license: AcceptLicense = False,
+    allow_pickle: AllowPickle = False,
+    as_json: Json = False,
 ) -> None:
     """Self-check a model, and print how far option scores move with batch size, padding side and dtype.
 

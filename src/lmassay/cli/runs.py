@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from lmassay.cli.options import Json
+
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 
 
@@ -18,7 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command()(cite)
 
 
-def show(run: Run, as_json: Annotated[bool, typer.Option("--json", help="Print scores.json.")] = False) -> None:
+def show(run: Run, as_json: Json = False) -> None:
     """Print a run: evidence first, then scores, families and counts."""
     from lmassay.cli.xray import show_run
     from lmassay.storage.runs import read_scores
@@ -26,7 +28,7 @@ def show(run: Run, as_json: Annotated[bool, typer.Option("--json", help="Print s
     show_run(run, read_scores(run), as_json=as_json)
 
 
-def rescore(run: Run, as_json: Annotated[bool, typer.Option("--json", help="Print scores.json.")] = False) -> None:
+def rescore(run: Run, as_json: Json = False) -> None:
     """Compute every score again from the run's tables, without a model, and compare.
 
     Exit status 4 when one differs from what stood in scores.json, which is then rewritten.

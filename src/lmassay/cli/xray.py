@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Model, Revision
 from lmassay.cli.progress import shown
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ app = typer.Typer(
 )
 
 Battery = Annotated[str, typer.Option(help="core50, heldout54, balanced:N, or a JSONL, YAML or CSV file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print scores.json instead of tables.")]
 Seed = Annotated[int, typer.Option(help="Of control labels, intervals and nulls.")]
 
 
@@ -43,15 +43,15 @@ def show_run(path: Path, document: dict[str, Any], *, as_json: bool) -> None:
 
 @app.command()
 def run(
-    model: Annotated[str, typer.Argument(help="A bundled name, folder, .gguf file or hub id.")],
+    model: Model,
     battery: Battery = "core50",
     protocol: Annotated[str, typer.Option(help="multi-token, first-token or first-distinct-token.")] = "multi-token",
     phases: Annotated[
         str, typer.Option(help="Comma-separated: real, controls, paraphrase.")
     ] = "real,controls,paraphrase",
     chat: Annotated[bool, typer.Option("--chat", help="Put the prompt as user turn of the chat template.")] = False,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps …")] = None,
+    revision: Revision = None,
+    device: Device = None,
     dtype: Annotated[str | None, typer.Option(help="float32 (default), float64, bfloat16 or float16.")] = None,
     engine: Annotated[str, typer.Option(help="packed, cached, or plain: one sequence per forward pass.")] = "packed",
     depths: Annotated[
@@ -61,12 +61,8 @@ def run(
     over_length: Annotated[str, typer.Option(help="error or skip: prompts longer than the context.")] = "error",
     batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one forward pass.")] = None,
     seed: Seed = 0,
-    accept_license: Annotated[
-        bool, typer.Option("--accept-license", help="Accept the terms of a bundled model.")
-    ] = False,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Load pickled weights, which can run code.")
-    ] = False,
+    accept_license: AcceptLicense = False,
+    allow_pickle: AllowPickle = False,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
     ] = False,
@@ -138,7 +134,7 @@ def score(
 @app.command()
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Two or more run folders.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Put runs side by side; refused when they were measured under different conventions."""
     from lmassay.xray.compare import compare_runs

@@ -6,7 +6,7 @@ The plain way is the oracle of the other two and stays for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 #: For one `Continuations`: per target, (n_tokens, n_depths) float64 nats.
 TargetScores = list[NDArray[np.float64]]
-Engine = Callable[["LanguageModel", Sequence[Continuations], int], list[TargetScores]]
 
 PACKED, CACHED, PLAIN = "packed", "cached", "plain"
 BATCH_TOKENS = 1024

@@ -13,8 +13,8 @@ from lmassay.models.readout import head_input
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
 
-#: Rows and vocabulary entries projected together. With the weights as the left factor of the product, blocks of
-#: this size stay in cache through exponent and sum: see ``benchmarks/lens_block.py``.
+#: Rows and vocabulary entries projected together. The weights as left factor of the product make it faster, the
+#: blocks keep rows x vocabulary out of memory at no cost: see ``benchmarks/lens_block.py``.
 ROWS = 512
 VOCABULARY_BLOCK = 4096
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lmassay.errors import LmassayError
 from lmassay.models.check import tolerance
-from lmassay.models.engines import score
+from lmassay.models.engines import CACHED, PACKED, score
 from lmassay.models.lens import target_log_probs
 from lmassay.models.trace import Batch, trace
 from lmassay.models.tree import Continuations
@@ -90,7 +90,7 @@ def numerics_table(model: LanguageModel) -> list[NumericsRow]:
 
 
 def _engines(model: LanguageModel) -> tuple[str, ...]:
-    return ("packed", "cached") if model.packing else ("cached",)
+    return (PACKED, CACHED) if model.packing else (CACHED,)
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -10,13 +10,11 @@ import numpy as np
 
 from lmassay.xray.psi import Psi, psi_by_role, psi_of
 from lmassay.xray.relabel import Labels, labels_of, pools_of
+from lmassay.xray.scored import PROMPT_SWAP, REAL, SEMANTICS_BREAK
 from lmassay.xray.trajectories import Wins, trajectory_class, wins_of
 
 if TYPE_CHECKING:
     from lmassay.xray.scored import Floats, ScoredBattery, ScoredTask
-
-
-SEMANTICS_BREAK, PROMPT_SWAP = "semantics_break", "prompt_swap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +132,18 @@ def measure(
     undecidable: dict[str, str] = {}
     errors: dict[str, str] = {}
     broken, swapped = (
-        {task.task_id: _controlled(task, repeats_final) for task in scored.variants.get(name, ()) if _usable(task)}
+        {
+            task.task_id: _controlled(task, repeats_final)
+            for task in scored.variants.get(name, ())
+            if task.finite and not task.undecidable
+        }
         for name in (SEMANTICS_BREAK, PROMPT_SWAP)
     )
     measured = []
-    for task in scored.variants["real"]:
+    for task in scored.variants[REAL]:
         if task.undecidable:
             undecidable[task.task_id] = next(f for f in sorted(task.flags) if f.startswith("undecidable"))
-        elif not np.isfinite(task.score).all():
+        elif not task.finite:
             errors[task.task_id] = "a score is not a finite number"
         else:
             wins = wins_of(task, repeats_final=repeats_final)
@@ -162,10 +164,6 @@ def measure(
                 )
             )
     return Decided(tuple(measured), undecidable, errors)
-
-
-def _usable(task: ScoredTask) -> bool:
-    return not task.undecidable and bool(np.isfinite(task.score).all())
 
 
 def _controlled(task: ScoredTask, repeats_final: bool) -> Controlled:

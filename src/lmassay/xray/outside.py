@@ -15,7 +15,7 @@ from lmassay.storage.runs import SCORES, claimed
 from lmassay.xray.batteries import load_battery
 from lmassay.xray.psi import SPAN
 from lmassay.xray.run import DEPTHS, SUITE, scores_document
-from lmassay.xray.scored import ScoredBattery
+from lmassay.xray.scored import REAL, VARIANTS, ScoredBattery
 from lmassay.xray.scores import compute_scores
 from lmassay.xray.tables import OPTION_COLUMNS, scored_battery, write_tables
 
@@ -24,7 +24,6 @@ NEEDED = ("task_id", "option", "depth", "logprob")
 DESCRIBED = ("family", "option_text", "answer")
 #: Read as text whatever they look like: a CSV reader takes options such as 12 for numbers.
 TEXTS = ("task_id", "family", "template", "set", "variant", "option_text", "depth")
-VARIANTS = ("real", "semantics_break", "prompt_swap", "paraphrase")
 FAULTS_SHOWN = 10
 
 
@@ -127,7 +126,7 @@ def _described(table: pl.DataFrame, battery: str, seed: int, path: Path) -> pl.D
 
 def _to_battery(table: pl.DataFrame, path: Path) -> tuple[ScoredBattery, list[str]]:
     notices = []
-    defaults: dict[str, Any] = {"variant": "real", "neutral": 0.0, "n_tokens": 1, "set": None, "template": None}
+    defaults: dict[str, Any] = {"variant": REAL, "neutral": 0.0, "n_tokens": 1, "set": None, "template": None}
     if "neutral" not in table.columns:
         notices.append("no neutral log-probabilities were given: scores are not prior-normalised")
     if "n_tokens" not in table.columns:
@@ -147,7 +146,7 @@ def _to_battery(table: pl.DataFrame, path: Path) -> tuple[ScoredBattery, list[st
         neutral=pl.col("neutral").cast(pl.Float64),
     )
     labels = table.unique(["variant", "task_id"], maintain_order=True).select(
-        "task_id", "variant", condition=pl.lit("real"), option=pl.col("answer")
+        "task_id", "variant", condition=pl.lit(REAL), option=pl.col("answer")
     )
     return scored_battery(table.select(OPTION_COLUMNS), labels, "outside", {}), notices
 
@@ -176,7 +175,7 @@ def _faults(table: pl.DataFrame) -> Iterator[str]:
     variants = table["variant"].unique().to_list()
     for unknown in sorted(set(variants) - set(VARIANTS)):
         yield f"unknown variant {unknown!r}: {nearest(unknown, VARIANTS)}"
-    if "real" not in variants:
+    if REAL not in variants:
         yield "no row of variant real"
     n_depths = table["depth"].n_unique()
     if n_depths < 2:

@@ -56,7 +56,7 @@ def group_stability(tasks: Sequence[ScoredTask], *, repeats_final: bool) -> list
         groups[task.template].append(task)
     measured = []
     for name, wordings in groups.items():
-        members = [task for task in wordings if not task.undecidable and np.isfinite(task.score).all()]
+        members = [task for task in wordings if task.finite and not task.undecidable]
         wins = [wins_of(task, repeats_final=repeats_final) for task in members]
         won = [frozenset(np.flatnonzero(w.at[t.answer, :-1]).tolist()) for w, t in zip(wins, members, strict=True)]
         pairs = [jaccard(a, b) for a, b in combinations(won, 2)]

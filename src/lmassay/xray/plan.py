@@ -11,14 +11,13 @@ from lmassay.errors import LmassayError
 from lmassay.models.tree import Continuations
 from lmassay.xray.options import NEUTRAL_PROMPT, PromptStyle, Protocol, Tokenised, scorable
 from lmassay.xray.prompt_swap import swap_prompts
+from lmassay.xray.scored import PARAPHRASE, PROMPT_SWAP, REAL, SEMANTICS_BREAK, TASK_VARIANTS
 from lmassay.xray.semantics_break import break_prompt
 
 if TYPE_CHECKING:
     from lmassay.xray.task import Battery
 
 PHASES = ("real", "controls", "paraphrase")
-#: Variants that share the battery's task ids, so that leaving a task out leaves it out everywhere.
-TASK_VARIANTS = ("real", "semantics_break", "prompt_swap")
 #: Tokens of one unit of work: what an interruption can cost.
 SHARD_TOKENS = 2048
 
@@ -71,7 +70,7 @@ class RunPlan:
 def items_of(battery: Battery, phases: Sequence[str], seed: int) -> list[Item]:
     """The battery's prompts under every variant the phases need; relabelling controls need none of their own."""
     items = [
-        Item("real", t.id, t.family, t.template, t.set_id, t.prompt, t.options, t.answer, frozenset(t.flags))
+        Item(REAL, t.id, t.family, t.template, t.set_id, t.prompt, t.options, t.answer, frozenset(t.flags))
         for t in battery.tasks
     ]
     if "controls" in phases:
@@ -79,17 +78,17 @@ def items_of(battery: Battery, phases: Sequence[str], seed: int) -> list[Item]:
             broken = break_prompt(task, seed)
             flags = frozenset(task.flags) | broken.flags
             about = (task.family, task.template, task.set_id)
-            items.append(Item("semantics_break", task.id, *about, broken.prompt, task.options, task.answer, flags))
+            items.append(Item(SEMANTICS_BREAK, task.id, *about, broken.prompt, task.options, task.answer, flags))
         swaps = swap_prompts(battery, seed)
         for task in battery.tasks:
             swap = swaps[task.id]
             if swap.prompt is not None:
                 flags = frozenset(task.flags) | swap.flags
                 about = (task.family, task.template, task.set_id)
-                items.append(Item("prompt_swap", task.id, *about, swap.prompt, task.options, task.answer, flags))
+                items.append(Item(PROMPT_SWAP, task.id, *about, swap.prompt, task.options, task.answer, flags))
     if "paraphrase" in phases:
         items += [
-            Item("paraphrase", f"{g.id}/{k}", g.family, g.id, None, wording, g.options, g.answer)
+            Item(PARAPHRASE, f"{g.id}/{k}", g.family, g.id, None, wording, g.options, g.answer)
             for g in battery.paraphrases
             for k, wording in enumerate(g.wordings)
         ]
@@ -147,7 +146,7 @@ def plan_run(
     kept = [
         p for p in planned if p.item.task_id not in (too_long if p.item.variant in TASK_VARIANTS else wordings_too_long)
     ]
-    if not any(p.item.variant == "real" for p in kept):
+    if not any(p.item.variant == REAL for p in kept):
         raise LmassayError(
             "prompt-too-long", "no task of the battery fits the model's context", "use a model with a longer context"
         )

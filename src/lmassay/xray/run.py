@@ -12,7 +12,8 @@ import numpy as np
 
 from lmassay.errors import LmassayError, nearest
 from lmassay.storage.atomic import write_json
-from lmassay.storage.runs import PARTS, SCORES, RunFolder, check_tables, claimed
+from lmassay.storage.runs import PARTS, SCORES, RunFolder, check_tables, claimed, read_scores
+from lmassay.xray.collect import Values, collect
 from lmassay.xray.options import NEUTRAL_PROMPT, PROTOCOLS, PromptStyle, Protocol
 from lmassay.xray.plan import PHASES, RunPlan, items_of, plan_run
 from lmassay.xray.psi import SPAN
@@ -21,7 +22,6 @@ from lmassay.xray.tables import read_tables, write_tables
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
-    from lmassay.xray.collect import Values
     from lmassay.xray.task import Battery
 
 ENGINES = ("packed", "cached", "plain")
@@ -137,25 +137,22 @@ def run_xray(
             model=_about(model, style),
         )
         if folder.done:
-            return RunResult(out, _stored(folder), len(plan.shards), len(plan.shards))
+            return RunResult(out, read_scores(out), len(plan.shards), len(plan.shards))
         opened = time.perf_counter()
         try:
             values, resumed = _score_shards(model, plan, folder, settings, progress)
+            scored_at = time.perf_counter()
+            scored = collect(plan, values, model.depths, settings.protocol)
+            scores = compute_scores(scored, seed=settings.seed, span=settings.span, depths=settings.depths)
+            write_tables(out, scored, scores)
+            document = scores_document(scores, folder.record)
+            write_json(out / SCORES, document)
         except KeyboardInterrupt:
             folder.update(status="interrupted")
             raise
         except LmassayError:
             folder.update(status="failed")
             raise
-        scored_at = time.perf_counter()
-        # numpy and polars work from here on; the model is no longer needed.
-        from lmassay.xray.collect import collect
-
-        scored = collect(plan, values, model.depths, settings.protocol)
-        scores = compute_scores(scored, seed=settings.seed, span=settings.span, depths=settings.depths)
-        write_tables(out, scored, scores)
-        document = scores_document(scores, folder.record)
-        write_json(out / SCORES, document)
         folder.finish(
             counts=document["counts"],
             skipped=dict(plan.skipped),
@@ -180,15 +177,9 @@ def rescored(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     settings = record["identity"]["settings"]
     scored, labels = read_tables(folder, settings["protocol"], record.get("skipped", {}))
     scores = compute_scores(
-        scored, seed=settings["seed"], span=settings["span"], depths=settings["depths"], labels=labels or None
+        scored, seed=settings["seed"], span=settings["span"], depths=settings["depths"], labels=labels
     )
     return scores_document(scores, record)
-
-
-def _stored(folder: RunFolder) -> dict[str, Any]:
-    from lmassay.storage.runs import read_scores
-
-    return read_scores(folder.path)
 
 
 def _identity(model: LanguageModel, battery: Battery, settings: Settings) -> dict[str, Any]:

@@ -11,6 +11,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: Under what prompt a task was scored.
+REAL, SEMANTICS_BREAK, PROMPT_SWAP, PARAPHRASE = "real", "semantics_break", "prompt_swap", "paraphrase"
+#: Variants that share the battery's task ids, so that leaving a task out leaves it out everywhere.
+TASK_VARIANTS = (REAL, SEMANTICS_BREAK, PROMPT_SWAP)
+VARIANTS = (*TASK_VARIANTS, PARAPHRASE)
+
 
 @dataclass(frozen=True, slots=True)
 class ScoredTask:
@@ -51,6 +57,11 @@ class ScoredTask:
     def undecidable(self) -> bool:
         """Whether the protocol cannot tell the options apart (the task leaves every denominator)."""
         return any(flag.startswith("undecidable") for flag in self.flags)
+
+    @property
+    def finite(self) -> bool:
+        """Whether every score is a number."""
+        return bool(np.isfinite(self.score).all())
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from lmassay.evidence import Evidence, judged, no_evidence, paired_evidence, sur
 from lmassay.measures.intervals import Estimate, Resampling, exact, mean_estimate, undefined
 from lmassay.seeds import generator
 from lmassay.xray.aggregates import family_psi, group_psi, resampling_of
-from lmassay.xray.measured import PROMPT_SWAP, SEMANTICS_BREAK, Controlled, Decided, Measured, measure
+from lmassay.xray.measured import Controlled, Decided, Measured, measure
 from lmassay.xray.null import role_null, sign_flip_p
 from lmassay.xray.paraphrase import GroupStability, group_stability
 from lmassay.xray.psi import SPAN
 from lmassay.xray.relabel import Labels
-from lmassay.xray.scored import ScoredBattery, ScoredTask
+from lmassay.xray.scored import PARAPHRASE, PROMPT_SWAP, REAL, SEMANTICS_BREAK, ScoredBattery, ScoredTask
 from lmassay.xray.signs import xray_score
 
 NOT_RUN = "phase not run"
@@ -136,9 +136,9 @@ def compute_scores(
     decided = measure(scored, seed=seed, span=span, repeats_final=repeats_final, labels=labels)
     tasks = tuple(sorted(decided.tasks, key=lambda m: m.task.task_id))
     decided = replace(decided, tasks=tasks)
-    groups = tuple(group_stability(scored.variants.get("paraphrase", ()), repeats_final=repeats_final))
+    groups = tuple(group_stability(scored.variants.get(PARAPHRASE, ()), repeats_final=repeats_final))
     resampling = resampling_of(tasks, seed, "battery")
-    families = family_psi(scored.variants["real"], decided, seed)
+    families = family_psi(scored.variants[REAL], decided, seed)
     null_scores, n_exchangeable = _null(tasks, seed)
     scores = (
         _rates(tasks, resampling, seed)
@@ -301,7 +301,7 @@ def _evidence(tasks: Sequence[Measured], resampling: Resampling, seed: int) -> l
 
 
 def _counts(scored: ScoredBattery, decided: Decided) -> dict[str, int]:
-    real = scored.variants["real"]
+    real = scored.variants[REAL]
     counts = {
         "n_total": len(real) + len(scored.skipped),
         "n_scored": len(decided.tasks),
@@ -323,13 +323,13 @@ def _counts(scored: ScoredBattery, decided: Decided) -> dict[str, int]:
 def _notices(scored: ScoredBattery, decided: Decided) -> list[str]:
     notices = []
     if scored.skipped:
-        share = len(scored.skipped) / (len(scored.skipped) + len(scored.variants["real"]))
+        share = len(scored.skipped) / (len(scored.skipped) + len(scored.variants[REAL]))
         notices.append(f"{len(scored.skipped)} tasks ({share:.0%}) were left out: their prompts do not fit the context")
     if decided.undecidable:
         notices.append(f"{len(decided.undecidable)} tasks cannot be decided under the {scored.protocol} protocol")
     if decided.errors:
         notices.append(f"{len(decided.errors)} tasks have scores that are not finite numbers")
-    no_rule = sum("tail_rule" in t.flags for t in scored.variants.get("semantics_break", ()))
+    no_rule = sum("tail_rule" in t.flags for t in scored.variants.get(SEMANTICS_BREAK, ()))
     if no_rule:
         notices.append(
             f"{no_rule} prompts were broken by the tail rule for want of a number or of a rule of their family"

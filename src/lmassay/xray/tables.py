@@ -13,12 +13,11 @@ from lmassay.errors import LmassayError
 from lmassay.storage.atomic import parquet_bytes, write_bytes
 from lmassay.storage.runs import LABELS, OPTIONS
 from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL, Labels
-from lmassay.xray.scored import ScoredBattery, ScoredTask
+from lmassay.xray.scored import REAL, ScoredBattery, ScoredTask
 
 if TYPE_CHECKING:
     from lmassay.xray.scores import XRayScores
 
-REAL = "real"
 OPTION_SCHEMA = {
     "task_id": pl.String, "family": pl.String, "template": pl.String, "set": pl.String, "variant": pl.String,
     "option": pl.Int32, "option_text": pl.String, "depth": pl.String, "depth_index": pl.Int32,
@@ -30,7 +29,6 @@ LABEL_SCHEMA = {
     "length_difference": pl.Int32,
 }  # fmt: skip
 OPTION_COLUMNS = tuple(OPTION_SCHEMA)
-_KEYS = ("variant", "task_id", "option", "depth_index")
 _COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "statistics": True}
 
 
