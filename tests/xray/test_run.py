@@ -162,6 +162,23 @@ def test_non_finite_logits_fail_with_a_code_and_keep_the_folder(model, tmp_path,
     assert not (tmp_path / "nan" / SCORES).exists()
 
 
+@pytest.mark.parametrize(
+    ("raised", "status"), [(KeyboardInterrupt(), "interrupted"), (LmassayError("disk-full", "a", "b"), "failed")]
+)
+def test_stopped_after_the_last_shard_it_says_so_and_goes_on(model, finished, tmp_path, monkeypatch, raised, status):
+    def stop(*_, **__):
+        raise raised
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_module, "compute_scores", stop)
+        with pytest.raises(type(raised)):
+            run_xray(lambda: model, SMALL, tmp_path / "run", Settings())
+    assert json.loads((tmp_path / "run" / RUN).read_text())["status"] == status
+    result = run_xray(lambda: model, SMALL, tmp_path / "run", Settings())
+    assert result.resumed_shards == result.n_shards
+    assert _digests(result.path) == _digests(finished.path)
+
+
 SCRIPT = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
