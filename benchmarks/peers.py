@@ -78,28 +78,33 @@ def nnsight_states(folder: str):
     model = LanguageModel(folder, device_map="cpu", dtype=torch.float32, dispatch=True)
 
     def states(ids, mask, rows, cols):
+        saved = []
         with torch.no_grad(), model.trace({"input_ids": ids, "attention_mask": mask}):
-            saved = [model.model.layers[0].input[rows, cols].save()]
+            saved.append(model.model.layers[0].input[rows, cols].save())
             for layer in model.model.layers:
                 output = layer.output
                 saved.append((output[0] if isinstance(output, tuple) else output)[rows, cols].save())
         return saved
 
-    return states, model._model.model.norm, model._model.lm_head
+    return states, model._module.model.norm, model._module.lm_head
 
 
 def nnterp_states(folder: str):
     from nnterp import StandardizedTransformer
 
-    model = StandardizedTransformer(folder, device_map="cpu", dtype=torch.float32)
+    model = StandardizedTransformer(folder, device_map="cpu", dtype=torch.float32, dispatch=True)
 
     def states(ids, mask, rows, cols):
+        saved = []
         with torch.no_grad(), model.trace({"input_ids": ids, "attention_mask": mask}):
-            saved = [model.token_embeddings[rows, cols].save()]
-            saved += [model.layers_output[i][rows, cols].save() for i in range(model.num_layers)]
+            saved.append(model.token_embeddings[rows, cols].save())
+            for i in range(model.num_layers):
+                saved.append(model.layers_output[i][rows, cols].save())  # noqa: PERF401 - traced as it stands
         return saved
 
-    return states, model._model.model.norm, model._model.lm_head
+    # nnsight renamed its inner module between the versions nnterp and the benchmark use.
+    inner = getattr(model, "_module", None) or model._model
+    return states, inner.model.norm, inner.lm_head
 
 
 def transformer_lens_states(folder: str):
