@@ -20,6 +20,7 @@ from lmassay.storage.runs import (
     SCORES,
     check_tables,
     claimed,
+    finished_record,
     first_difference,
     read_record,
     read_scores,
@@ -46,7 +47,7 @@ def _finished(path):
         for name in (OPTIONS, LABELS):
             (path / name).write_text(name)
         (path / SCORES).write_text("{}")
-        folder.finish(counts={})
+        folder.finish((OPTIONS, LABELS), counts={})
     return path
 
 
@@ -194,7 +195,7 @@ def test_a_finished_run_has_no_parts(tmp_path):
         (tmp_path / PARTS / "00000.parquet").write_text("")
         for name in (OPTIONS, LABELS):
             (tmp_path / name).write_text("")
-        folder.finish()
+        folder.finish((OPTIONS, LABELS))
     assert not (tmp_path / PARTS).exists()
 
 
@@ -213,6 +214,15 @@ def test_scores_of_a_run_that_lacks_a_file_are_not_read(tmp_path, name):
     (tmp_path / name).unlink()
     with pytest.raises(LmassayError, match=f"bad-run-folder: .*{name}"):
         read_scores(tmp_path)
+
+
+@pytest.mark.parametrize("tables", [{}, None, ["options.parquet"], {"../options.parquet": "0"}])
+def test_a_record_that_names_no_tables_of_ours_is_refused(tmp_path, tables):
+    _finished(tmp_path)
+    with claimed(tmp_path) as folder:
+        folder.update(tables=tables)
+    with pytest.raises(LmassayError, match=r"bad-run-folder: .* does not name its tables"):
+        finished_record(tmp_path)
 
 
 @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])

@@ -15,8 +15,10 @@ import pytest
 from lmassay.errors import FINDING, LmassayError
 from lmassay.storage.runs import LABELS, OPTIONS, RUN, SCORES
 from lmassay.xray import bundle as bundle_module
-from lmassay.xray.bundle import FILES, MANIFEST, content_hash, verify_bundle, write_bundle
+from lmassay.xray.bundle import MANIFEST, content_hash, verify_bundle, write_bundle
 from outside_runs import outside_run
+
+FILES = (RUN, SCORES, OPTIONS, LABELS)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +24,10 @@ from lmassay.storage.fingerprint import file_sha256
 SCHEMA_VERSION = 1
 RUN, SCORES, OPTIONS, LABELS, PARTS = "run.json", "scores.json", "options.parquet", "labels.parquet", "parts"
 LOCK = ".lock"
-TABLES = (OPTIONS, LABELS)
+PATCHES, ABLATIONS, GEOMETRY = "patches.parquet", "ablations.parquet", "geometry.parquet"
+PREDICTIONS, COMPRESSION = "predictions.parquet", "compression.parquet"
+#: Every table a run may hold; which ones a run does hold stands in its record.
+TABLES = (OPTIONS, LABELS, PATCHES, ABLATIONS, GEOMETRY, PREDICTIONS, COMPRESSION)
 PACKAGES = ("lmassay", "torch", "transformers", "tokenizers", "numpy", "polars")
 
 
@@ -91,10 +94,10 @@ class RunFolder:
         """Write ``run.json``."""
         write_json(self.path / RUN, self.record)
 
-    def finish(self, **changes: Any) -> None:
+    def finish(self, tables: Sequence[str], **changes: Any) -> None:
         """Mark the run as done, with the digests of its tables, and drop its parts."""
-        tables = {name: file_sha256(self.path / name) for name in TABLES}
-        self.update(status="done", finished=_now(), tables=tables, **changes)
+        digests = {name: file_sha256(self.path / name) for name in tables}
+        self.update(status="done", finished=_now(), tables=digests, **changes)
         shutil.rmtree(self.path / PARTS, ignore_errors=True)
 
 
@@ -198,10 +201,24 @@ def finished_record(path: Path) -> dict[str, Any]:
         raise LmassayError(
             "bad-run-folder", f"{path}: the run is {record.get('status')}", "run its command again to finish it"
         )
-    missing = [name for name in TABLES if not (path / name).is_file()]
+    missing = [name for name in tables_of(path, record) if not (path / name).is_file()]
     if missing:
         raise LmassayError("bad-run-folder", f"{path} lacks {', '.join(missing)}", "run it again in another folder")
     return record
+
+
+def tables_of(path: Path, record: Mapping[str, Any]) -> dict[str, str]:
+    """The tables a finished run holds, with the digests it recorded.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-run-folder`` when the record names none, or a file that is no table of ours.
+    """
+    tables = record.get("tables")
+    if not isinstance(tables, dict) or not tables or not set(tables) <= set(TABLES):
+        raise LmassayError("bad-run-folder", f"{path}: run.json does not name its tables", "run it again")
+    return {name: str(tables[name]) for name in TABLES if name in tables}
 
 
 def check_tables(path: Path, record: Mapping[str, Any]) -> None:
@@ -212,9 +229,8 @@ def check_tables(path: Path, record: Mapping[str, Any]) -> None:
     LmassayError
         ``bad-run-folder`` naming the first table that was altered.
     """
-    digests = record.get("tables", {})
-    for name in TABLES:
-        if file_sha256(path / name) != digests.get(name):
+    for name, digest in tables_of(path, record).items():
+        if file_sha256(path / name) != digest:
             raise LmassayError(
                 "bad-run-folder", f"{path}: {name} is not the table this run wrote", "run it again in another folder"
             )

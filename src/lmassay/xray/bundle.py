@@ -14,25 +14,29 @@ from pathlib import Path
 from lmassay.errors import FINDING, LmassayError
 from lmassay.storage.atomic import write_with
 from lmassay.storage.fingerprint import file_sha256
-from lmassay.storage.runs import RUN, SCORES, TABLES, finished_record, first_difference, read_scores
+from lmassay.storage.runs import RUN, SCORES, TABLES, finished_record, first_difference, read_scores, tables_of
 from lmassay.xray.run import rescored
 
-FILES = (RUN, SCORES, *TABLES)
 MANIFEST = "manifest.json"
 #: A bundle larger than this unpacked is refused, so that a small file cannot fill a disk.
 LARGEST = 8 << 30
 
 
+def _files(run: Path) -> tuple[str, ...]:
+    return (RUN, SCORES, *tables_of(run, finished_record(run)))
+
+
 def content_hash(run: Path) -> str:
     """sha256 over the digests of scores and tables: what a citation names. Times and machine do not enter."""
-    digests = {name: file_sha256(run / name) for name in FILES if name != RUN}
+    digests = {name: file_sha256(run / name) for name in _files(run) if name != RUN}
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
 def write_bundle(run: Path, out: Path) -> str:
     """Pack a finished run; the same run gives the same bytes. Returns the bundle's sha256."""
     read_scores(run)
-    digests = {name: file_sha256(run / name) for name in FILES}
+    files = _files(run)
+    digests = {name: file_sha256(run / name) for name in files}
     manifest = json.dumps({"files": digests, "content_sha256": content_hash(run)}, indent=1).encode()
 
     def write(path: Path) -> None:
@@ -41,7 +45,7 @@ def write_bundle(run: Path, out: Path) -> str:
             gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as zipped,
             tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as archive,
         ):
-            for name in (MANIFEST, *FILES):
+            for name in (MANIFEST, *files):
                 data = manifest if name == MANIFEST else (run / name).read_bytes()
                 member = tarfile.TarInfo(name)
                 member.size, member.mode = len(data), 0o644
@@ -67,7 +71,7 @@ def verify_bundle(path: Path) -> str:
             digests = dict(manifest["files"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _broken(path, f"its manifest: {error}") from error
-        for file in FILES:
+        for file in digests.keys() | {RUN, SCORES}:
             if not (folder / file).is_file() or digests.get(file) != file_sha256(folder / file):
                 raise _broken(path, f"{file} is not what the manifest says")
         if manifest.get("content_sha256") != content_hash(folder):
@@ -91,7 +95,7 @@ def _unpack(path: Path, folder: Path) -> None:
             total = 0
             for member in archive:
                 total += member.size
-                if member.name not in (MANIFEST, *FILES) or not member.isfile() or total > LARGEST:
+                if member.name not in (MANIFEST, RUN, SCORES, *TABLES) or not member.isfile() or total > LARGEST:
                     raise _broken(path, f"it holds {member.name[:40]!r}")
                 source = archive.extractfile(member)
                 assert source is not None

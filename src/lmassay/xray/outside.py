@@ -71,10 +71,10 @@ def score_file(
             model={"name": name, "n_blocks": None, "n_parameters": None, "notes": []},
         )  # fmt: skip
         scores = compute_scores(scored, seed=seed, depths=depths)
-        write_tables(out, scored, scores)
+        tables = write_tables(out, scored, scores)
         document = scores_document(scores, folder.record)
         write_json(out / SCORES, document)
-        folder.finish(counts=document["counts"], skipped={})
+        folder.finish(tables, counts=document["counts"], skipped={})
     return document
 
 

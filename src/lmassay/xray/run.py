@@ -144,7 +144,7 @@ def run_xray(
             scored_at = time.perf_counter()
             scored = collect(plan, values, model.depths, settings.protocol)
             scores = compute_scores(scored, seed=settings.seed, span=settings.span, depths=settings.depths)
-            write_tables(out, scored, scores)
+            tables = write_tables(out, scored, scores)
             document = scores_document(scores, folder.record)
             write_json(out / SCORES, document)
         except KeyboardInterrupt:
@@ -154,6 +154,7 @@ def run_xray(
             folder.update(status="failed")
             raise
         folder.finish(
+            tables,
             counts=document["counts"],
             skipped=dict(plan.skipped),
             timings={

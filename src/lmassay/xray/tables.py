@@ -83,10 +83,11 @@ def labels_frame(scored: ScoredBattery, scores: XRayScores) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=LABEL_SCHEMA, orient="row")
 
 
-def write_tables(folder: Path, scored: ScoredBattery, scores: XRayScores) -> None:
-    """Write ``options.parquet`` and ``labels.parquet``."""
+def write_tables(folder: Path, scored: ScoredBattery, scores: XRayScores) -> tuple[str, ...]:
+    """Write ``options.parquet`` and ``labels.parquet``; returns their names."""
     for name, frame in ((OPTIONS, options_frame(scored)), (LABELS, labels_frame(scored, scores))):
         write_bytes(folder / name, parquet_bytes(frame, **_COMPRESSION))
+    return OPTIONS, LABELS
 
 
 def read_tables(folder: Path, protocol: str, skipped: Mapping[str, str]) -> tuple[ScoredBattery, dict[str, Labels]]:
