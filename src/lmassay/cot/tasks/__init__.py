@@ -1,0 +1,1 @@
+"""The nine tasks, one file each, and what other packages register."""
