@@ -24,6 +24,7 @@ def task(
     family="binder_tracking",
     options=None,
     flags=(),
+    n_prompt_tokens=None,
 ):
     """A task with these (n_options, n_depths) scores and a neutral prompt of zeros."""
     score = np.asarray(score, np.float64)
@@ -40,6 +41,7 @@ def task(
         neutral=np.zeros_like(score),
         n_tokens=np.asarray(n_tokens if n_tokens is not None else [1] * k, np.int64),
         flags=frozenset(flags),
+        n_prompt_tokens=n_prompt_tokens,
     )
 
 

@@ -46,6 +46,8 @@ FAULTS = [
     (lambda t: t.with_columns(answer=pl.lit("a")), "option and answer must be indices"),
     (lambda t: t.with_columns(n_tokens=pl.lit(0)), "n_tokens must be whole numbers from 1"),
     (lambda t: t.with_columns(n_tokens=pl.lit(1.5)), "n_tokens must be whole numbers from 1"),
+    (lambda t: t.with_columns(n_prompt_tokens=pl.lit(-1)), "n_prompt_tokens must be whole numbers from 0"),
+    (lambda t: t.with_columns(n_prompt_tokens=pl.lit("7")), "n_prompt_tokens must be whole numbers from 0"),
     (_set("logprob", None, _of("t1")), "empty cells in logprob"),
     (_set("task_id", None, _of("t1")), "empty cells in task_id"),
     (_set("answer", None, _of("t1")), "empty cells in answer"),
@@ -118,6 +120,14 @@ def test_what_was_not_given_is_said(tmp_path):
     notices = _document(run)["notices"]
     assert "no neutral log-probabilities were given: scores are not prior-normalised" in notices
     assert "no token counts were given: every option counts as equally long" in notices
+
+
+@pytest.mark.parametrize(("given", "told"), [(None, None), (9, 9)])
+def test_prompt_tokens_are_told_where_they_are_given(tmp_path, given, told):
+    table = outside_table()
+    if given is not None:
+        table = table.with_columns(n_prompt_tokens=pl.lit(given))
+    assert {t["prompt_n_tokens"] for t in _document(outside_run(tmp_path / "run", table=table))["tasks"]} == {told}
 
 
 def test_a_battery_gives_families_texts_and_answers_by_task_id(tmp_path):

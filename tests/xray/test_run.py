@@ -58,6 +58,19 @@ def test_each_score_is_stored_once(finished):
     np.testing.assert_allclose(options["score"], options["logprob"] - options["neutral"])
 
 
+def test_lengths_are_those_of_the_joint_text(finished):
+    """Prompt and answer tokens of a task add up to its prompt and answer tokenised as one text."""
+    tokenizer = tiny_tokenizer()
+    rows = {row["task_id"]: row for row in finished.scores["tasks"]}
+    assert rows
+    for task in SMALL.tasks:
+        joint = tokenizer(f"{task.prompt} {task.options[task.answer]}")["input_ids"]
+        row = rows[task.id]
+        assert row["prompt_n_tokens"] + row["answer_n_tokens"] == len(joint)
+        if "boundary_shift" not in row["flags"]:
+            assert row["prompt_n_tokens"] == len(tokenizer(task.prompt)["input_ids"])
+
+
 def test_rescore_without_a_model_gives_the_same_scores(finished):
     document, difference = rescore_run(finished.path)
     assert difference is None

@@ -23,7 +23,7 @@ def scored():
     """Flags on some tasks, a set on others, a text no terminal would like."""
     battery = random_battery(n=8, n_templates=4)
     real = list(battery.variants["real"])
-    real[0] = replace(real[0], flags=frozenset({"near", "boundary_shift"}), set_id="set 1")
+    real[0] = replace(real[0], flags=frozenset({"near", "boundary_shift"}), set_id="set 1", n_prompt_tokens=7)
     real[1] = replace(real[1], options=("a", "[red]b[/]\x1b[0m", "ç, \"'", "d"))
     real[2] = replace(real[2], flags=frozenset({"undecidable: shared first token"}))
     return replace(battery, variants={**battery.variants, "real": tuple(real)}, skipped={"long": "too long"})
@@ -49,6 +49,7 @@ def _same(a: ScoredBattery, b: ScoredBattery):
                 np.testing.assert_array_equal(getattr(first, field), getattr(second, field))
             for field in ("task_id", "family", "template", "set_id", "variant", "options", "answer", "flags"):
                 assert getattr(first, field) == getattr(second, field)
+            assert first.n_prompt_tokens == second.n_prompt_tokens
 
 
 def test_a_battery_comes_back_as_it_was(folder, scored, scores):

@@ -44,6 +44,7 @@ def _scored(planned: PlannedItem, values: Values) -> ScoredTask:
         neutral=_rows(planned.neutral, values),
         n_tokens=np.array([len(target) for target in planned.own.targets], dtype=np.int64),
         flags=planned.flags,
+        n_prompt_tokens=planned.n_prompt_tokens,
     )
 
 

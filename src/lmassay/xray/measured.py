@@ -105,6 +105,8 @@ class Measured:
             "psi_ext": self.psi.extended,
             "psi_bar": self.psi_bar,
             "psi_excess": self.psi_excess,
+            "answer_n_tokens": int(self.task.n_tokens[self.labels.real]),
+            "prompt_n_tokens": self.task.n_prompt_tokens,
             "near_ties": self.wins.near_ties,
             "flags": sorted(self.task.flags),
         }

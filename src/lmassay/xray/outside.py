@@ -34,9 +34,9 @@ def score_file(
 
     One row per task, option and depth, with columns ``task_id``, ``option`` (index), ``depth`` (in the order of the
     first task's rows) and ``logprob`` (nats per token). Optional: ``neutral`` (the same after a neutral prompt; 0
-    without), ``n_tokens`` (1 without), ``variant`` (``real`` without; ``semantics_break``, ``prompt_swap``,
-    ``paraphrase``), ``template``, ``set``. A battery gives families, texts and answers by task id; without one the
-    table needs ``family``, ``option_text`` and ``answer`` (index).
+    without), ``n_tokens`` (1 without), ``n_prompt_tokens``, ``variant`` (``real`` without; ``semantics_break``,
+    ``prompt_swap``, ``paraphrase``), ``template``, ``set``. A battery gives families, texts and answers by task id;
+    without one the table needs ``family``, ``option_text`` and ``answer`` (index).
 
     Raises
     ------
@@ -126,7 +126,8 @@ def _described(table: pl.DataFrame, battery: str, seed: int, path: Path) -> pl.D
 
 def _to_battery(table: pl.DataFrame, path: Path) -> tuple[ScoredBattery, list[str]]:
     notices = []
-    defaults: dict[str, Any] = {"variant": REAL, "neutral": 0.0, "n_tokens": 1, "set": None, "template": None}
+    defaults: dict[str, Any] = {"variant": REAL, "neutral": 0.0, "n_tokens": 1, "set": None, "template": None,
+                                "n_prompt_tokens": None}  # fmt: skip
     if "neutral" not in table.columns:
         notices.append("no neutral log-probabilities were given: scores are not prior-normalised")
     if "n_tokens" not in table.columns:
@@ -164,6 +165,10 @@ def _faults(table: pl.DataFrame) -> Iterator[str]:
         return
     if not table["n_tokens"].dtype.is_integer() or not (table["n_tokens"] > 0).all():
         yield "n_tokens must be whole numbers from 1"
+        return
+    lengths = table["n_prompt_tokens"].drop_nulls()
+    if len(lengths) and not (lengths.dtype.is_integer() and (lengths >= 0).all()):
+        yield "n_prompt_tokens must be whole numbers from 0"
         return
     # An option that the battery does not have has no description; it is named below.
     described = table.filter(pl.col("option_text").is_not_null())

@@ -47,6 +47,7 @@ class PlannedItem:
     own: Continuations
     neutral: Continuations
     flags: frozenset[str]
+    n_prompt_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,8 @@ def plan_run(
         flags = item.flags | here.flags
         if own.options != neutral.options:
             flags |= {"prior_mismatch"}
-        planned.append(PlannedItem(item, here.request, there.request, flags))
+        # Not the request's context: the first distinct token's also holds what the options share.
+        planned.append(PlannedItem(item, here.request, there.request, flags, len(own.context)))
     if (all_too_long := too_long | wordings_too_long) and over_length == "error":
         first, n_ids = next(iter(all_too_long)), len({p.item.task_id for p in planned})
         raise LmassayError(

@@ -34,6 +34,8 @@ class ScoredTask:
         Unit of every interval.
     flags : frozenset of str
         ``boundary_shift``, ``prior_mismatch``, ``undecidable: shared first token``, ...
+    n_prompt_tokens : int or None
+        Tokens before the options, special ones included; None where the scores were made elsewhere and do not say.
     """
 
     task_id: str
@@ -47,6 +49,7 @@ class ScoredTask:
     neutral: Floats
     n_tokens: Ints
     flags: frozenset[str] = frozenset()
+    n_prompt_tokens: int | None = None
 
     @property
     def score(self) -> Floats:

@@ -22,7 +22,7 @@ OPTION_SCHEMA = {
     "task_id": pl.String, "family": pl.String, "template": pl.String, "set": pl.String, "variant": pl.String,
     "option": pl.Int32, "option_text": pl.String, "depth": pl.String, "depth_index": pl.Int32,
     "logprob": pl.Float64, "neutral": pl.Float64, "score": pl.Float64, "n_tokens": pl.Int32,
-    "flags": pl.List(pl.String),
+    "n_prompt_tokens": pl.Int32, "flags": pl.List(pl.String),
 }  # fmt: skip
 LABEL_SCHEMA = {
     "task_id": pl.String, "variant": pl.String, "condition": pl.String, "option": pl.Int32,
@@ -47,12 +47,13 @@ def options_frame(scored: ScoredBattery) -> pl.DataFrame:
                 rows["option"].append(index)
                 rows["option_text"].append(text)
                 rows["n_tokens"].append(int(task.n_tokens[index]))
+                rows["n_prompt_tokens"].append(task.n_prompt_tokens)
                 rows["flags"].append(flags)
     every = [task for tasks in scored.variants.values() for task in tasks]
     n = len(scored.depths)
     frame = pl.DataFrame(
         {name: values for name, values in rows.items() if values},
-        schema_overrides={"set": pl.String, "option": pl.Int32, "n_tokens": pl.Int32, "flags": pl.List(pl.String)},
+        schema_overrides={name: OPTION_SCHEMA[name] for name in ("set", "option", "n_tokens", "n_prompt_tokens", "flags")},
     )
     logprob = np.concatenate([task.logprob for task in every]).ravel()
     neutral = np.concatenate([task.neutral for task in every]).ravel()
@@ -147,7 +148,7 @@ def scored_battery(
     incomplete = (sizes % n != 0) | (np.bincount(rows["group"].to_numpy(), astray, groups.height) > 0)
     logprob, neutral = (rows[name].to_numpy() for name in ("logprob", "neutral"))
     each = rows.gather_every(n)
-    about = each.select("family", "template", "set", "flags").rows()
+    about = each.select("family", "template", "set", "flags", "n_prompt_tokens").rows()
     texts, n_tokens = each["option_text"].to_list(), each["n_tokens"].to_numpy().astype(np.int64)
     variants: dict[str, list[ScoredTask]] = {}
     for key, end, size, broken in zip(groups.select("variant", "task_id").rows(), ends, sizes, incomplete, strict=True):
@@ -155,7 +156,7 @@ def scored_battery(
         if broken or not 0 <= answers.get(key, -1) < k:
             raise _bad(f"task {key[1]} ({key[0]}) is not complete")
         first, last = int(end - size), int(end)
-        family, template, set_id, flags = about[first // n]
+        family, template, set_id, flags, n_prompt_tokens = about[first // n]
         variants.setdefault(key[0], []).append(
             ScoredTask(
                 task_id=key[1],
@@ -169,6 +170,7 @@ def scored_battery(
                 neutral=neutral[first:last].reshape(k, n),
                 n_tokens=n_tokens[first // n : last // n],
                 flags=frozenset(flags or ()),
+                n_prompt_tokens=n_prompt_tokens,
             )
         )
     return ScoredBattery(depths, protocol, {name: tuple(tasks) for name, tasks in variants.items()}, dict(skipped))
