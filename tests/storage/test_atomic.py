@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from lmassay.errors import FAILED_PART_WAY, LmassayError
-from lmassay.storage.atomic import parquet_bytes, write_bytes, write_json, write_text, write_with
+from lmassay.storage.atomic import parquet_bytes, write_bytes, write_json, write_parquet, write_text, write_with
 
 
 @pytest.fixture
@@ -78,6 +79,7 @@ def test_a_full_disk_is_named_and_the_old_file_stands(small_disk):
     for write in (
         lambda: write_bytes(path, bytes(100_000)),
         lambda: write_bytes(path, parquet_bytes(table)),
+        lambda: write_parquet(path, [table], table.schema),
     ):
         with pytest.raises(LmassayError, match=r"disk-full: could not write .*No space left"):
             write()
@@ -104,6 +106,27 @@ def test_json_holds_no_nan(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_table_gives_the_same_bytes():
-    table = pl.DataFrame({"a": ["x", "y"] * 500, "b": np.linspace(0, 1, 1000)})
-    assert parquet_bytes(table, compression="zstd") == parquet_bytes(table.clone(), compression="zstd")
+TABLE = pl.DataFrame({"a": ["x", None] * 500, "b": np.linspace(0, 1, 1000), "c": [["p", "q"], []] * 500})
+
+
+def test_the_same_table_gives_the_same_bytes(tmp_path):
+    assert parquet_bytes(TABLE) == parquet_bytes(TABLE.clone())
+    for name in ("first", "second"):
+        write_parquet(tmp_path / name, TABLE.iter_slices(300), TABLE.schema)
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_a_table_written_in_pieces_is_the_whole_table(tmp_path):
+    write_parquet(tmp_path / "table", TABLE.iter_slices(300), TABLE.schema)
+    assert_frame_equal(pl.read_parquet(tmp_path / "table"), TABLE)
+    assert [p.name for p in tmp_path.iterdir()] == ["table"]
+
+
+def test_a_fault_while_the_pieces_are_made_leaves_nothing(tmp_path):
+    def pieces():
+        yield TABLE
+        raise ZeroDivisionError
+
+    with pytest.raises((ZeroDivisionError, pl.exceptions.ComputeError)):
+        write_parquet(tmp_path / "table", pieces(), TABLE.schema)
+    assert list(tmp_path.iterdir()) == []

@@ -6,8 +6,9 @@ import errno
 import io
 import json
 import os
+import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,8 +83,31 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1, ensure_ascii=True, allow_nan=False) + "\n")
 
 
-def parquet_bytes(frame: pl.DataFrame, **options: Any) -> bytes:
+def write_parquet(path: Path, frames: Iterable[pl.DataFrame], schema: Mapping[str, Any]) -> None:
+    """Write a table that comes in pieces, without holding it whole; the same pieces give the same bytes."""
+    import polars as pl
+    from polars.io.plugins import register_io_source
+
+    def pieces(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        yield from frames
+
+    def write(temporary: Path) -> None:
+        table = register_io_source(pieces, schema=pl.Schema(schema))
+        try:
+            table.sink_parquet(temporary, compression="zstd", compression_level=3, maintain_order=True)
+        except pl.exceptions.ComputeError as error:
+            # Polars calls a full disk a fault of the format, and keeps the system's reason only in its words.
+            if (number := re.search(r"\(os error (\d+)\)", str(error))) is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+
+    write_with(path, write)
+
+
+def parquet_bytes(frame: pl.DataFrame) -> bytes:
     """A table as Parquet, made in memory, for polars calls a full disk a fault of the format."""
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, **options)
+    frame.write_parquet(buffer)
     return buffer.getvalue()

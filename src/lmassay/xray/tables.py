@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from lmassay.errors import LmassayError
-from lmassay.storage.atomic import parquet_bytes, write_bytes
+from lmassay.storage.atomic import write_parquet
 from lmassay.storage.runs import LABELS, OPTIONS
 from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL, Labels
 from lmassay.xray.scored import REAL, ScoredBattery, ScoredTask
@@ -29,39 +29,38 @@ LABEL_SCHEMA = {
     "length_difference": pl.Int32,
 }  # fmt: skip
 OPTION_COLUMNS = tuple(OPTION_SCHEMA)
-_COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "statistics": True}
+_TASKS_AT_ONCE = 256
 
 
 def options_frame(scored: ScoredBattery) -> pl.DataFrame:
     """One row per variant, task, option and depth."""
-    rows: dict[str, list[Any]] = {name: [] for name in OPTION_COLUMNS}
+    return pl.concat(list(_option_frames(scored)))
+
+
+def _option_frames(scored: ScoredBattery) -> Iterator[pl.DataFrame]:
+    """The table in pieces, so that a large battery's is never whole in memory."""
     for variant, tasks in scored.variants.items():
-        for task in tasks:
-            flags = sorted(task.flags)
-            for index, text in enumerate(task.options):
-                rows["task_id"].append(task.task_id)
-                rows["family"].append(task.family)
-                rows["template"].append(task.template)
-                rows["set"].append(task.set_id)
-                rows["variant"].append(variant)
-                rows["option"].append(index)
-                rows["option_text"].append(text)
-                rows["n_tokens"].append(int(task.n_tokens[index]))
-                rows["n_prompt_tokens"].append(task.n_prompt_tokens)
-                rows["flags"].append(flags)
-    every = [task for tasks in scored.variants.values() for task in tasks]
-    n = len(scored.depths)
-    frame = pl.DataFrame(
-        {name: values for name, values in rows.items() if values},
-        schema_overrides={name: OPTION_SCHEMA[name] for name in ("set", "option", "n_tokens", "n_prompt_tokens", "flags")},
-    )
-    logprob = np.concatenate([task.logprob for task in every]).ravel()
-    neutral = np.concatenate([task.neutral for task in every]).ravel()
-    depth = pl.Series(np.tile(np.arange(n, dtype=np.int32), frame.height))
+        for start in range(0, len(tasks), _TASKS_AT_ONCE):
+            yield _option_rows(variant, tasks[start : start + _TASKS_AT_ONCE], scored.depths)
+
+
+def _option_rows(variant: str, tasks: Sequence[ScoredTask], depths: Sequence[str]) -> pl.DataFrame:
+    rows = [
+        (t.task_id, t.family, t.template, t.set_id, variant, index, text, int(t.n_tokens[index]), t.n_prompt_tokens,
+         sorted(t.flags))
+        for t in tasks
+        for index, text in enumerate(t.options)
+    ]  # fmt: skip
+    names = ("task_id", "family", "template", "set", "variant", "option", "option_text", "n_tokens",
+             "n_prompt_tokens", "flags")  # fmt: skip
+    frame = pl.DataFrame(rows, schema={name: OPTION_SCHEMA[name] for name in names}, orient="row")
+    logprob = np.concatenate([task.logprob for task in tasks]).ravel()
+    neutral = np.concatenate([task.neutral for task in tasks]).ravel()
+    depth = pl.Series(np.tile(np.arange(len(depths), dtype=np.int32), frame.height))
     return (
-        frame[np.repeat(np.arange(frame.height), n)]
+        frame[np.repeat(np.arange(frame.height), len(depths))]
         .with_columns(
-            depth=pl.Series(scored.depths)[depth],
+            depth=pl.Series(depths)[depth],
             depth_index=depth,
             logprob=pl.Series(logprob),
             neutral=pl.Series(neutral),
@@ -86,8 +85,8 @@ def labels_frame(scored: ScoredBattery, scores: XRayScores) -> pl.DataFrame:
 
 def write_tables(folder: Path, scored: ScoredBattery, scores: XRayScores) -> tuple[str, ...]:
     """Write ``options.parquet`` and ``labels.parquet``; returns their names."""
-    for name, frame in ((OPTIONS, options_frame(scored)), (LABELS, labels_frame(scored, scores))):
-        write_bytes(folder / name, parquet_bytes(frame, **_COMPRESSION))
+    write_parquet(folder / OPTIONS, _option_frames(scored), OPTION_SCHEMA)
+    write_parquet(folder / LABELS, [labels_frame(scored, scores)], LABEL_SCHEMA)
     return OPTIONS, LABELS
 
 
