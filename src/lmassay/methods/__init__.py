@@ -1,0 +1,1 @@
+"""Methods that read a chain of thought: the contract, and one file per kind of method."""
