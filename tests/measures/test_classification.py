@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
@@ -47,6 +47,7 @@ def _loop_threshold(y, score):
     return best[1] if best else None
 
 
+@settings(deadline=None)
 @given(rows)
 def test_auroc_equals_scikit_learn(data):
     y, score, _ = _split(data)
@@ -58,6 +59,7 @@ def test_auroc_equals_scikit_learn(data):
         assert found.value == pytest.approx(roc_auc_score(y, score), abs=1e-12)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_turning_scores_around_turns_auroc_around(data):
     y, score, _ = _split(data)
@@ -66,6 +68,7 @@ def test_turning_scores_around_turns_auroc_around(data):
     assert auroc(1 - y, score).value == pytest.approx(1 - auroc(y, score).value, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(rows, st.randoms())
 def test_order_and_doubling_of_rows_change_nothing(data, random):
     y, score, groups = _split(data)
@@ -78,6 +81,7 @@ def test_order_and_doubling_of_rows_change_nothing(data, random):
     assert within_auroc(y[order], score[order], groups[order]) == pytest.approx(within_auroc(y, score, groups))
 
 
+@settings(deadline=None)
 @given(rows)
 def test_the_threshold_is_the_one_a_loop_over_all_midpoints_finds(data):
     y, score, _ = _split(data)
@@ -90,6 +94,7 @@ def test_the_threshold_is_the_one_a_loop_over_all_midpoints_finds(data):
         assert found.value == _loop_threshold(y, score)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_g_mean2_never_passes_the_oracle_nor_the_oracle_auroc(data):
     y, score, _ = _split(data)
@@ -100,6 +105,7 @@ def test_g_mean2_never_passes_the_oracle_nor_the_oracle_auroc(data):
     assert best <= auroc(y, score).value + 1e-12
 
 
+@settings(deadline=None)
 @given(rows)
 def test_abstained_rows_count_nowhere(data):
     y, score, groups = _split(data)
@@ -110,6 +116,7 @@ def test_abstained_rows_count_nowhere(data):
     assert within_auroc(more_y, more, np.append(groups, [0, 0])) == within_auroc(y, score, groups)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_within_auroc_counts_pairs_of_one_question_only(data):
     y, score, groups = _split(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import r2_score
@@ -20,6 +20,7 @@ def _split(data):
     return y, guess, groups.astype(int)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_r2_equals_scikit_learn(data):
     y, guess, _ = _split(data)
@@ -30,6 +31,7 @@ def test_r2_equals_scikit_learn(data):
         assert found.value == pytest.approx(r2_score(y, guess), rel=1e-9, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_within_r2_equals_a_loop_over_questions(data):
     y, guess, groups = _split(data)
@@ -56,6 +58,7 @@ def test_a_target_that_hardly_varies_is_flagged():
     assert r2([0.0, 1.0], [0.0, 0.9]).flags == ()
 
 
+@settings(deadline=None)
 @given(rows)
 def test_spearman_equals_scipy_question_by_question(data):
     y, guess, groups = _split(data)
@@ -75,6 +78,7 @@ def test_questions_without_an_order_are_named_and_left_out():
     assert within_spearman([1.0, 1.0], [0.1, 0.2], [0, 0]).status == "undefined: no question has an order"
 
 
+@settings(deadline=None)
 @given(rows, st.lists(st.integers(0, 3), min_size=4, max_size=4))
 def test_weighing_a_question_twice_is_having_its_rows_twice(data, weights):
     y, guess, groups = _split(data)
