@@ -13,7 +13,7 @@ from lmassay.measures.intervals import FEW, FEWEST, Resampling, interval
 
 ALPHA = 0.05
 #: Differences too small to matter, by metric: what `fails` must stay under.
-MARGINS = {"rate": 0.05, "psi": 0.05, "g_mean2": 0.05, "auroc": 0.05, "r2": 0.02, "kl": 0.02}
+MARGINS = {"rate": 0.05, "psi": 0.05, "g_mean2": 0.05, "auroc": 0.05, "r2": 0.02, "kl": 0.02, "cosine": 0.05}
 
 #: Sums of the same numbers in another order differ in their last bits; no figure here resolves less than this.
 ZERO = 1e-12
