@@ -17,6 +17,7 @@ CODES: dict[str, str] = {
     "bad-run-folder": "the folder is not a readable run",
     "disk-full": "the disk is full or a write failed",
     "interrupted": "the run was stopped before its end",
+    "lens-mismatch": "the lens was fitted on another model",
     "licence-not-accepted": "the model's licence has not been accepted",
     "model-failed-self-check": "the model does not behave as the measurement assumes",
     "model-not-found": "no such model name, folder or file",

@@ -17,6 +17,7 @@ from lmassay.models.lens import target_log_probs
 from lmassay.models.readout import lens_logits
 from lmassay.models.trace import Batch, trace
 from lmassay.models.tree import Continuations, Plan, Tree, plan
+from lmassay.models.tuned_lens import translated
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
@@ -67,7 +68,8 @@ def _plain(model: LanguageModel, request: Continuations) -> TargetScores:
         seen = trace(model, batch, torch.zeros_like(cols), cols, range(model.n_blocks + 1), logits=True)
         assert seen.logits is not None
         picked = torch.tensor(target)[:, None]
-        by_depth = [lens_logits(model, state) for state in seen.states] + [seen.logits]
+        read = [translated(model, state, depth) for depth, state in enumerate(seen.states)]
+        by_depth = [*(lens_logits(model, state) for state in read), seen.logits]
         columns = [
             torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), -1).cpu().gather(1, picked)
             for logits in by_depth

@@ -13,6 +13,8 @@ from lmassay.models.tokens import TokenizerView
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from lmassay.models.tuned_lens import TunedLens
+
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
@@ -45,6 +47,8 @@ class LanguageModel:
         Whether several branches may share one row under a block mask (found by the self-check).
     window : int or None
         Tokens a sliding-window layer sees, where the model has such layers: longer sequences are not packed.
+    lens : TunedLens or None
+        How the depths before the last are read; None is the logit lens. ``final`` is the model's output under any.
     """
 
     name: str
@@ -58,6 +62,7 @@ class LanguageModel:
     packing: bool = False
     window: int | None = None
     numerics: dict[str, float] = field(default_factory=dict)
+    lens: TunedLens | None = None
 
     @property
     def n_blocks(self) -> int:
@@ -86,4 +91,8 @@ class LanguageModel:
 
     def convention(self) -> dict[str, Any]:
         """The numeric convention, part of every cache key and of every comparison."""
-        return {"dtype": str(self.dtype).removeprefix("torch."), "attention": self.hf.config._attn_implementation}
+        return {
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "attention": self.hf.config._attn_implementation,
+            "lens": "logit" if self.lens is None else {"tuned": self.lens.sha256},
+        }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from lmassay.errors import FAILED_PART_WAY, LmassayError
 from lmassay.models.readout import head_input
+from lmassay.models.tuned_lens import translated
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
@@ -20,8 +22,10 @@ VOCABULARY_BLOCK = 4096
 
 
 @torch.inference_mode()
-def target_log_probs(model: LanguageModel, states: Tensor, context: Tensor, target: Tensor) -> Tensor:
-    """Log-probability of chosen next tokens under the lens, softmax over the whole vocabulary.
+def target_log_probs(
+    model: LanguageModel, states: Tensor, context: Tensor, target: Tensor, *, depths: Sequence[int] | None = None
+) -> Tensor:
+    """Log-probability of chosen next tokens under the model's lens, softmax over the whole vocabulary.
 
     Parameters
     ----------
@@ -31,6 +35,8 @@ def target_log_probs(model: LanguageModel, states: Tensor, context: Tensor, targ
         Which of the n tokens each target follows.
     target : (n_targets,) int64
         Token ids.
+    depths : sequence of int, optional
+        Where the states were recorded, as indices into ``model.depths``; by default ``embed`` and every block.
 
     Returns
     -------
@@ -40,9 +46,15 @@ def target_log_probs(model: LanguageModel, states: Tensor, context: Tensor, targ
     ------
     LmassayError
         ``non-finite-logits`` when a lens distribution has no finite normaliser.
+    ValueError
+        When it is not said where fewer states than there are depths were recorded, and the lens needs to know.
     """
     n_depths, n, _ = states.shape
-    rows = torch.cat([head_input(model, states[depth]) for depth in range(n_depths)])
+    if depths is None:
+        depths = range(n_depths)
+        if model.lens is not None and n_depths != model.n_blocks + 1:
+            raise ValueError(f"{n_depths} states for {model.n_blocks + 1} depths: a tuned lens needs `depths`")
+    rows = torch.cat([head_input(model, translated(model, s, d)) for s, d in zip(states, depths, strict=True)])
     log_z = torch.cat([_log_normaliser(model, rows[at : at + ROWS]) for at in range(0, len(rows), ROWS)])
     if not bool(torch.isfinite(log_z).all()):
         depth = int((~torch.isfinite(log_z)).nonzero()[0, 0]) // n
