@@ -19,6 +19,7 @@ CODES: dict[str, str] = {
     "interrupted": "the run was stopped before its end",
     "lens-mismatch": "the lens was fitted on another model",
     "licence-not-accepted": "the model's licence has not been accepted",
+    "method-failed": "a method raised, or gave what are no scores",
     "model-failed-self-check": "the model does not behave as the measurement assumes",
     "model-not-found": "no such model name, folder or file",
     "model-not-supported": "the model's architecture or weights cannot be measured",

@@ -49,12 +49,17 @@ class ClusterDraws:
 
     def bounds(self, values: Floats) -> tuple[float | None, float | None, str]:
         """(n_draws,) values of a figure -> its 95 % interval and status; undefined draws are left out."""
-        if self.n_clusters < FEWEST:
-            return None, None, NO_INTERVAL
-        known = values[~np.isnan(values)]
-        if not len(known):
-            return None, None, "undefined: no usable draw"
-        return *percentile_interval(known), "few_clusters" if self.n_clusters < FEW else "ok"
+        return interval_of(values, self.n_clusters)
+
+
+def interval_of(values: Floats, n_clusters: int) -> tuple[float | None, float | None, str]:
+    """(n_draws,) values of a figure over `n_clusters` clusters -> its 95 % interval and status."""
+    if n_clusters < FEWEST:
+        return None, None, NO_INTERVAL
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None, None, "undefined: no usable draw"
+    return *percentile_interval(known), "few_clusters" if n_clusters < FEW else "ok"
 
 
 def cluster_draws(
