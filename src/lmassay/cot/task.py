@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import polars as pl
 
+    from lmassay.cot.release import Release
     from lmassay.examples import VisibleExamples
 
 Kind = Literal["binary", "interventional", "regression", "selection"]
@@ -28,6 +29,8 @@ STATUSES: dict[str, str] = {
     OK: "usable",
     "empty_cot": "the chain of thought is empty",
     "broken_rollout": "the chain of thought is a single word",
+    "no_prompt": "the record's prompt is not among the prompts",
+    "duplicate_id": "another record of the split has the same identity",
     "contradictory_duplicate": "the same visible text stands in the same split with the other label",
 }
 
@@ -60,6 +63,8 @@ class CotTask:
         How the label came about.
     quirks : tuple of str
         What a user of the data should know.
+    release : Release or None
+        The published files, for the nine published tasks.
     """
 
     number: int
@@ -74,6 +79,7 @@ class CotTask:
     unit: str = ""
     label_rule: str = ""
     quirks: tuple[str, ...] = ()
+    release: Release | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
