@@ -15,6 +15,8 @@ CODES: dict[str, str] = {
     "bad-option-scores": "rows of an option-score file are not usable",
     "bad-request": "the command's arguments do not fit together",
     "bad-run-folder": "the folder is not a readable run",
+    "cot-data-broken": "chain-of-thought data cannot be read as what it should be",
+    "cot-data-missing": "the chain-of-thought data asked for has not been imported",
     "disk-full": "the disk is full or a write failed",
     "interrupted": "the run was stopped before its end",
     "lens-mismatch": "the lens was fitted on another model",
@@ -33,6 +35,7 @@ CODES: dict[str, str] = {
     "runs-not-comparable": "the runs were measured under different conventions",
     "tokenizer-not-usable": "the tokenizer cannot express the options",
     "unknown-battery": "no battery of that name, and no such file",
+    "unknown-task": "no task of that name",
     "unsafe-weights": "the weights are pickled, which can run code when loaded",
 }
 

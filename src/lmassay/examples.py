@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lmassay.errors import LmassayError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,6 +62,79 @@ class VisibleExample:
         return separator.join(s.text for s in self.segments if not kinds or s.kind in kinds)
 
 
+class Values(Protocol):
+    """Cells of a column, wherever they are held."""
+
+    def __len__(self) -> int: ...
+
+    def pick(self, rows: NDArray[np.int64]) -> list[Any]:
+        """The cells at `rows`, each a string, a list of ``{label, text}``, or None."""
+        ...
+
+
+class Cells:
+    """Cells held by a polars series: strings, or lists of ``{label, text}``."""
+
+    __slots__ = ("series",)
+
+    def __init__(self, series: pl.Series) -> None:
+        self.series = series
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    def pick(self, rows: NDArray[np.int64]) -> list[Any]:
+        """The cells at `rows`."""
+        return self.series.gather(rows).to_list()
+
+
+class Texts:
+    """Texts in files of UTF-8, mapped into memory and decoded when asked for.
+
+    Parameters
+    ----------
+    files : sequence of buffers
+        Bytes that hold texts, one after another.
+    file, start, size : (m,) integers
+        Text i is ``files[file[i]][start[i] : start[i] + size[i]]``; a negative size is a missing text.
+    """
+
+    __slots__ = ("file", "files", "size", "start")
+
+    def __init__(
+        self,
+        files: Sequence[Any],
+        file: NDArray[np.int64],
+        start: NDArray[np.int64],
+        size: NDArray[np.int64],
+    ) -> None:
+        self.files, self.file, self.start, self.size = tuple(files), file, start, size
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def pick(self, rows: NDArray[np.int64]) -> list[str | None]:
+        """The texts at `rows`.
+
+        Raises
+        ------
+        LmassayError
+            ``cot-data-broken`` where the bytes are no UTF-8.
+        """
+        spans = zip(self.file[rows].tolist(), self.start[rows].tolist(), self.size[rows].tolist(), strict=True)
+        try:
+            return [None if n < 0 else str(self.files[f][s : s + n], "utf-8") for f, s, n in spans]
+        except UnicodeDecodeError as error:
+            raise LmassayError(
+                "cot-data-broken", "a text of the store is no UTF-8: the store is damaged", "import the data again"
+            ) from error
+
+    def bytes_at(self, rows: NDArray[np.int64]) -> list[bytes]:
+        """The texts at `rows` as UTF-8; a missing one is empty."""
+        spans = zip(self.file[rows].tolist(), self.start[rows].tolist(), self.size[rows].tolist(), strict=True)
+        return [b"" if n < 0 else bytes(self.files[f][s : s + n]) for f, s, n in spans]
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One kind of segment for many examples.
@@ -67,24 +142,34 @@ class Column:
     Attributes
     ----------
     kind : str
-    values : polars.Series
-        (m,) strings, one segment each, or (m,) lists of ``{label, text}``, any number of segments each. Null: none.
+    values : Values
+        (m,) cells: a string is one segment, a list of ``{label, text}`` any number, None none. A polars series will do.
     rows : (n,) int64 or None
-        Example i reads ``values[rows[i]]``, so that a prompt shared by a thousand examples is held once. None: i.
+        Example i reads cell ``rows[i]``, so that a prompt shared by a thousand examples is held once; negative: none.
+        None: i.
     """
 
     kind: str
-    values: pl.Series
+    values: Values
     rows: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.values, "pick"):
+            object.__setattr__(self, "values", Cells(self.values))  # type: ignore[arg-type]
 
     def take(self, index: NDArray[np.int64]) -> Column:
         """The column of a selection of examples; no text is copied."""
         return Column(self.kind, self.values, index if self.rows is None else self.rows[index])
 
-    def cells(self, index: NDArray[np.int64] | None = None) -> pl.Series:
-        """(n,) values in the order of the examples, or of a selection of them."""
-        rows = self.rows if index is None else index if self.rows is None else self.rows[index]
-        return self.values if rows is None else self.values.gather(rows)
+    def cells(self, index: NDArray[np.int64] | None = None) -> list[Any]:
+        """(n,) cells in the order of the examples, or of a selection of them."""
+        if self.rows is None:
+            return self.values.pick(np.arange(len(self.values)) if index is None else index)
+        rows = self.rows if index is None else self.rows[index]
+        if (rows >= 0).all():
+            return self.values.pick(rows)
+        found = iter(self.values.pick(rows[rows >= 0]))
+        return [next(found) if row >= 0 else None for row in rows]
 
 
 class VisibleExamples(Sequence[VisibleExample]):
@@ -125,7 +210,7 @@ class VisibleExamples(Sequence[VisibleExample]):
         step = 1024
         for start in range(0, len(self), step):
             at = np.arange(start, min(start + step, len(self)), dtype=np.int64)
-            cells = [c.cells(at).to_list() for c in self.columns]
+            cells = [c.cells(at) for c in self.columns]
             for offset, row in enumerate(at):
                 segments = [s for c, of in zip(self.columns, cells, strict=True) for s in _segments(c.kind, of[offset])]
                 yield VisibleExample(int(self.keys[row]), tuple(segments))
@@ -146,8 +231,10 @@ def texts(examples: Sequence[VisibleExample], *kinds: str, separator: str = "\n\
     """(n,) the joined text of these kinds of each example, for any sequence of examples."""
     if isinstance(examples, VisibleExamples) and len(kinds) == 1:
         columns = [c for c in examples.columns if c.kind == kinds[0]]
-        if len(columns) == 1 and str(columns[0].values.dtype) == "String":
-            return columns[0].cells().fill_null("").to_list()
+        if len(columns) == 1:
+            cells = columns[0].cells()
+            if all(cell is None or isinstance(cell, str) for cell in cells):
+                return [cell or "" for cell in cells]
     return [example.text(*kinds, separator=separator) for example in examples]
 
 
