@@ -48,8 +48,9 @@ class Shortcuts(Method):
         hasher = FeatureHasher(COLUMNS, input_type="string", alternate_sign=False)
         words = []
         for example in examples:
-            found = reading(example).lower().split()
-            answer = example.text("answer").strip()[:20]
+            # Hashing wants UTF-8, which a lone surrogate is not.
+            found = reading(example).encode("utf-8", "backslashreplace").decode().lower().split()
+            answer = example.text("answer").encode("utf-8", "backslashreplace").decode().strip()[:20]
             words.append(
                 [f"first {w}" for w in found[:ENDS]]
                 + [f"last {w}" for w in found[-ENDS:]]
