@@ -87,7 +87,7 @@ class Method:
         self.kind = kind
         self.choices: Mapping[str, Any] = {}
 
-    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:  # noqa: N803
+    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:
         """Learn from (n,) examples, labels 1/0 (or numbers) and question numbers.
 
         Fitting again forgets what was learnt before.
@@ -99,7 +99,7 @@ class Method:
         """
         raise NotImplementedError
 
-    def score(self, X: Examples) -> Floats:  # noqa: N803
+    def score(self, X: Examples) -> Floats:
         """(n,) float64, higher = positive (or the number itself); NaN = abstains. Rows do not influence each other."""
         raise NotImplementedError
 
@@ -115,11 +115,11 @@ class MethodLike(Protocol):
     kind: str
     choices: Mapping[str, Any]
 
-    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> object:  # noqa: N803
+    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> object:
         """See `Method.fit`."""
         ...
 
-    def score(self, X: Examples) -> Floats:  # noqa: N803
+    def score(self, X: Examples) -> Floats:
         """See `Method.score`."""
         ...
 

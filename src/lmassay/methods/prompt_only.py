@@ -23,7 +23,7 @@ class PromptOnly(Method):
     title = "TF-IDF, prompt only"
     needs = (("prompt",), ("message",))
 
-    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:  # noqa: N803
+    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:
         """See `Method.fit`."""
         check_training(y, self.kind)
         self._features = TfidfFeatures("prompt")
@@ -31,7 +31,7 @@ class PromptOnly(Method):
         self._head.fit(sparse_rows([self._features.fit_transform(_prompts(X))]), y, groups)
         self.choices = {**self._head.choices, "n_features": len(self._head.weights)}
 
-    def score(self, X: Examples) -> Floats:  # noqa: N803
+    def score(self, X: Examples) -> Floats:
         """See `Method.score`."""
         if not len(X):
             return np.zeros(0)

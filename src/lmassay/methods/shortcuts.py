@@ -26,7 +26,7 @@ class Shortcuts(Method):
     title = "length, position, agreement, answer, first and last words"
     needs = (("cot",), ("message",))
 
-    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:  # noqa: N803
+    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:
         """See `Method.fit`."""
         check_training(y, self.kind)
         counted = stacked(X, length, position, agreement)
@@ -35,7 +35,7 @@ class Shortcuts(Method):
         self._head.fit(self._features(X, counted), y, groups)
         self.choices = self._head.choices
 
-    def score(self, X: Examples) -> Floats:  # noqa: N803
+    def score(self, X: Examples) -> Floats:
         """See `Method.score`."""
         if not len(X):
             return np.zeros(0)

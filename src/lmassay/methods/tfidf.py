@@ -80,7 +80,7 @@ class _TextMethod(Method):
     def _namespaces(self, kinds: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         raise NotImplementedError
 
-    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:  # noqa: N803
+    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:
         """See `Method.fit`; nothing is chosen on the validation rows and nothing is random."""
         check_training(y, self.kind)
         self._features = [TfidfFeatures(*kinds) for kinds in self._namespaces(kinds_of(X))]
@@ -88,7 +88,7 @@ class _TextMethod(Method):
         self._head.fit(sparse_rows([f.fit_transform(X) for f in self._features]), y, groups)
         self.choices = {**self._head.choices, "n_features": len(self._head.weights)}
 
-    def score(self, X: Examples) -> Floats:  # noqa: N803
+    def score(self, X: Examples) -> Floats:
         """See `Method.score`."""
         if not len(X):
             return np.zeros(0)

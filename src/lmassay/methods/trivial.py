@@ -22,13 +22,13 @@ class Random(Method):
     id = "random"
     title = "chance"
 
-    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:  # noqa: N803
+    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:
         """See `Method.fit`."""
         check_training(y, self.kind)
         self._seed = seed
         self._targets = np.sort(y)
 
-    def score(self, X: Examples) -> Floats:  # noqa: N803
+    def score(self, X: Examples) -> Floats:
         """See `Method.score`."""
         drawn = np.array([derive(self._seed, str(x.key), "method:random") / 2**63 for x in X], np.float64)
         if self.kind == BINARY:
@@ -41,7 +41,7 @@ class _Counted(Method):
 
     features: ClassVar[tuple[Callable[[VisibleExample], list[float]], ...]]
 
-    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:  # noqa: N803
+    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:
         """See `Method.fit`."""
         check_training(y, self.kind)
         found = stacked(X, *self.features)
@@ -50,7 +50,7 @@ class _Counted(Method):
         self._head.fit(standardised(found, self._mean, self._scale), y, groups)
         self.choices = self._head.choices
 
-    def score(self, X: Examples) -> Floats:  # noqa: N803
+    def score(self, X: Examples) -> Floats:
         """See `Method.score`."""
         if not len(X):
             return np.zeros(0)
@@ -88,10 +88,10 @@ class Agreement(Method):
     needs = (("answer", "suggestion"),)
     abstains = "answer or suggestion is not shown"
 
-    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:  # noqa: N803
+    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:
         """See `Method.fit`."""
         check_training(y, self.kind)
 
-    def score(self, X: Examples) -> Floats:  # noqa: N803
+    def score(self, X: Examples) -> Floats:
         """See `Method.score`."""
         return np.array([agrees(x) for x in X], np.float64)
