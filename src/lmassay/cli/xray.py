@@ -133,16 +133,30 @@ def score(
 
 @app.command()
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Two or more run folders.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Two or more run folders, of core50 and heldout54 or of one battery.")
+    ],
+    figure: Annotated[Path | None, typer.Option(help="Draw the trees and PSI by family: a .svg or .png file.")] = None,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Put runs side by side; refused when they were measured under different conventions."""
+    """Put runs side by side and look for patterns over them; refused when they were measured differently."""
+    from lmassay.reports.charts import check_suffix, write_figure
     from lmassay.xray.compare import compare_runs
 
-    comparison = compare_runs(runs)
+    if figure is not None:
+        check_suffix(figure)
+    comparison = compare_runs(runs, seed=seed)
+    if figure is not None:
+        write_figure(comparison, figure)
     if as_json:
-        typer.echo(json.dumps(comparison, indent=1))
+        typer.echo(json.dumps(comparison, indent=1, allow_nan=False))
         return
+    from lmassay.reports.patterns import print_patterns
     from lmassay.reports.terminal import print_comparison
 
     print_comparison(comparison)
+    typer.echo()
+    print_patterns(comparison["patterns"])
+    if figure is not None:
+        typer.echo(f"\nfigure: {figure}")

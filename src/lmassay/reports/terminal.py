@@ -2,59 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from lmassay.reports.style import PLAIN_WIDTH as PLAIN_WIDTH
+from lmassay.reports.style import clean, number
+from lmassay.reports.style import console as _console
+from lmassay.reports.style import interval as _interval
+from lmassay.reports.style import table as _table
 
 if TYPE_CHECKING:
     from lmassay.models.numerics import NumericsRow
     from lmassay.storage.fetch import BundledModel
 
-#: Off a terminal, tables are as wide as they need to be, so that nothing is cut.
-PLAIN_WIDTH = 160
 VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
-
-
-def _console() -> Console:
-    terminal = sys.stdout.isatty()
-    return Console(
-        width=None if terminal else PLAIN_WIDTH,
-        # Said outright, for variables such as FORCE_COLOR would put escape codes into files.
-        force_terminal=terminal,
-        no_color=None if terminal else True,
-        markup=False,
-        highlight=False,
-        emoji=False,
-    )
-
-
-def clean(text: object) -> Text:
-    """Untrusted text: no markup, control characters made visible."""
-    return Text("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)))
-
-
-def _table(title: str, columns: Sequence[str | Text], rows: Iterable[Sequence[object]]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else clean(cell) for cell in row))
-    return table
-
-
-def number(value: float | int | None) -> str:
-    """Three decimals, an integer as it is, a dash for what is undefined."""
-    if value is None:
-        return "–"
-    return str(value) if isinstance(value, int) else f"{value:.3f}"
-
-
-def _interval(row: dict[str, Any]) -> str:
-    return "" if row["low"] is None else f"[{row['low']:.3f}, {row['high']:.3f}]"
 
 
 def print_run(record: dict[str, Any], document: dict[str, Any]) -> None:
@@ -132,19 +96,28 @@ def _groups(groups: Iterable[dict[str, Any]]) -> Table:
 
 
 def print_comparison(comparison: dict[str, Any]) -> None:
-    """Runs as columns."""
+    """Runs as columns, a table for each battery."""
     console = _console()
-    names = [
-        clean(run["model"] if run["n_blocks"] is None else f"{run['model']} ({run['n_blocks']} blocks)")
-        for run in comparison["runs"]
-    ]
-    rows: list[list[object]] = [
-        ["survives its controls", *("yes" if r["survives_its_controls"] else "no" for r in comparison["runs"])]
-    ]
-    rows += [[name, *(_cell(s) for s in scores)] for name, scores in comparison["scores"].items()]
-    rows += [[f"PSI {family}", *(_cell(s) for s in scores)] for family, scores in comparison["families"].items()]
-    console.print(_table("Runs", ("score", *names), rows))
+    # One battery may have two names (two files of the same content), so runs go together by its digest.
+    digests = [comparison["convention"]["battery"][run["battery"]] for run in comparison["runs"]]
+    for digest in dict.fromkeys(digests):
+        console.print(_side_by_side(comparison, [i for i, other in enumerate(digests) if other == digest]))
+        console.print()
     console.print("a rate of any win grows with the number of blocks: compare models by psi_excess and its p")
+
+
+def _side_by_side(comparison: dict[str, Any], places: Sequence[int]) -> Table:
+    runs = [comparison["runs"][i] for i in places]
+    names = [
+        clean(run["model"] if run["n_blocks"] is None else f"{run['model']} ({run['n_blocks']} blocks)") for run in runs
+    ]
+    survive = ["yes" if run["survives_its_controls"] else "no" for run in runs]
+    rows: list[list[object]] = [["survives its controls", *survive]]
+    rows += [[name, *(_cell(scores[i]) for i in places)] for name, scores in comparison["scores"].items()]
+    for family, scores in comparison["families"].items():
+        if any(scores[i] is not None for i in places):
+            rows.append([f"PSI {family}", *(_cell(scores[i]) for i in places)])
+    return _table(f"Runs on {runs[0]['battery']}", ("score", *names), rows)
 
 
 def _cell(score: dict[str, Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""Runs side by side, if they were measured in the same way."""
+"""Runs side by side, if they were measured in the same way, and the patterns over them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lmassay.errors import LmassayError
-from lmassay.storage.runs import read_record, read_scores
+from lmassay.xray.finished import FinishedRun, read_finished
+from lmassay.xray.patterns import HELD_OUT, TRAINING, patterns_over
 
 #: What must be equal for two runs' figures to stand in one table: a path into the identity, and its name.
 CONVENTION = (
@@ -19,7 +20,10 @@ CONVENTION = (
     (("settings", "phases"), "phases"),
     (("battery", "sha256"), "battery"),
     (("convention", "dtype"), "dtype"),
+    (("convention", "lens"), "lens"),
 )
+#: Two batteries that may stand side by side: patterns are found on the one and tried on the other.
+PAIR = frozenset({TRAINING, HELD_OUT})
 #: Rows of the table. A rate of any win grows with depth without skill, so each model's own null stands beside it.
 SCORES = (
     "xray_score", "xray_strict", "real_win", "real_win_strict", "rl_win_expected", "mt_win_expected", "sb_win",
@@ -27,8 +31,15 @@ SCORES = (
 )  # fmt: skip
 
 
-def compare_runs(paths: Sequence[Path]) -> dict[str, Any]:
-    """Models, scores and families of two or more runs, one column each.
+def compare_runs(paths: Sequence[Path], *, seed: int = 0) -> dict[str, Any]:
+    """Models, scores and families of two or more runs, one column each, and the patterns over their tasks.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Runs of one battery, or of ``core50`` and ``heldout54``.
+    seed : int
+        Of the patterns' intervals and nulls.
 
     Raises
     ------
@@ -37,35 +48,53 @@ def compare_runs(paths: Sequence[Path]) -> dict[str, Any]:
     """
     if len(paths) < 2:
         raise LmassayError("bad-request", "compare needs two or more runs", "name another run folder")
-    records = [read_record(path) for path in paths]
-    documents = [read_scores(path) for path in paths]
-    for path, record in zip(paths[1:], records[1:], strict=True):
-        for field, name in CONVENTION:
-            first, other = _at(records[0]["identity"], field), _at(record["identity"], field)
-            if first != other:
-                shown = [_at(r["identity"], ("battery", "name")) if name == "battery" else v
-                         for r, v in ((records[0], first), (record, other))]  # fmt: skip
-                raise LmassayError(
-                    "runs-not-comparable",
-                    f"{paths[0]} and {path} differ in {name}: {shown[0]} and {shown[1]}",
-                    "compare runs of one convention",
-                )
+    runs = [read_finished(path) for path in paths]
+    for run in runs[1:]:
+        _check(runs[0], run)
+    for run in runs:
+        # Two runs that differ from the first in battery must still be of one battery between them.
+        _check(next(other for other in runs if other.battery == run.battery), run)
+    documents = [run.document for run in runs]
     families = list(dict.fromkeys(f for d in documents for f in d["families"]))
+    shared = {name: _value(runs[0].record["identity"], field) for field, name in CONVENTION if name != "battery"}
     return {
-        "convention": {name: _at(records[0]["identity"], field) for field, name in CONVENTION},
+        "convention": shared | {"battery": {r.battery: _at(r.record["identity"], ("battery", "sha256")) for r in runs}},
         "runs": [
             {
-                "path": str(path),
-                "model": record["model"]["name"],
-                "n_blocks": record["model"]["n_blocks"],
-                "n_parameters": record["model"]["n_parameters"],
-                "survives_its_controls": document["survives_its_controls"],
+                "path": str(run.path),
+                "model": run.model,
+                "battery": run.battery,
+                "n_blocks": run.n_blocks,
+                "n_parameters": run.n_parameters,
+                "lens": _at(run.record["identity"], ("convention", "lens")),
+                "survives_its_controls": run.document["survives_its_controls"],
             }
-            for path, record, document in zip(paths, records, documents, strict=True)
+            for run in runs
         ],
         "scores": {name: [d["scores"][name] for d in documents] for name in SCORES},
         "families": {family: [d["families"].get(family) for d in documents] for family in families},
+        "patterns": patterns_over(runs, seed=seed),
     }
+
+
+def _check(one: FinishedRun, other: FinishedRun) -> None:
+    """Refuse two runs of different conventions, by the first field that differs."""
+    for field, name in CONVENTION:
+        first, second = (_value(run.record["identity"], field) for run in (one, other))
+        paired = name == "battery" and {one.battery, other.battery} == PAIR
+        if first != second and not paired:
+            shown = [run.battery if name == "battery" else v for run, v in ((one, first), (other, second))]
+            raise LmassayError(
+                "runs-not-comparable",
+                f"{one.path} and {other.path} differ in {name}: {shown[0]} and {shown[1]}",
+                f"compare runs of one convention; of two batteries only {TRAINING} with {HELD_OUT}",
+            )
+
+
+def _value(identity: Any, field: Sequence[str]) -> Any:
+    """What two runs must share: of a tuned lens only that it is one, for each model has its own."""
+    found = _at(identity, field)
+    return "tuned" if field[-1] == "lens" and isinstance(found, dict) else found
 
 
 def _at(record: Any, path: Sequence[str]) -> Any:
