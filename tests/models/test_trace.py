@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from lmassay.models.edits import Columns, Mean, Replace, Resample, Zero
 from lmassay.models.readout import lens_logits
-from lmassay.models.trace import Batch, Mean, Replace, Resample, Zero, trace
+from lmassay.models.trace import Batch, Resume, trace
 from tiny_models import FAMILIES
 
 pytestmark = pytest.mark.tiny
@@ -49,6 +50,53 @@ def test_identity_edit_is_bit_equal(tiny_model, family, kind):
         model, _batch(model), rows, cols, (), edits=[Replace(site, rows, cols, clean.sites[site])], logits=True
     )
     assert torch.equal(clean.logits, edited.logits)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_resuming_from_its_own_states_is_bit_equal(tiny_model, family):
+    model = tiny_model(family)
+    rows, cols = _everywhere()
+    clean = trace(model, _batch(model), rows, cols, logits=True)
+    for block in range(model.n_blocks):
+        states = clean.states[block + 1].view(2, TOKENS, -1)
+        later = range(block + 1, len(model.depths))
+        resumed = trace(model, _batch(model), rows, cols, later, logits=True, resume=Resume(block, states))
+        assert torch.equal(resumed.logits, clean.logits)
+        assert torch.equal(resumed.states, clean.states[block + 1 :])
+    again = trace(model, _batch(model), rows, cols, logits=True)
+    assert torch.equal(again.logits, clean.logits)
+
+
+def test_resuming_elsewhere_forgets_the_prompt(tiny_model):
+    model = tiny_model("llama")
+    rows, cols = _everywhere()
+    clean = trace(model, _batch(model), rows, cols, logits=True)
+    other = torch.zeros(2, TOKENS, clean.states.shape[-1])
+    resumed = trace(model, _batch(model), rows, cols, (), logits=True, resume=Resume(model.n_blocks - 1, other))
+    assert torch.allclose(resumed.logits, resumed.logits[:1].expand_as(resumed.logits))
+    assert not torch.allclose(resumed.logits, clean.logits, atol=1e-2)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ablating_a_head_equals_zeroing_its_columns_of_the_output_projection(tiny_model, family):
+    """Grouped-query families too: a head is a query head, and its share stands in columns of its own."""
+    model = tiny_model(family)
+    rows, cols = _everywhere()
+    projection = model.anatomy.out_projection[1]
+    n_heads = model.hf.config.get_text_config().num_attention_heads
+    kept = projection.weight.data.clone()
+    # GPT-2's Conv1D keeps its weight the other way round.
+    weight = projection.weight.data.T if type(projection).__name__ == "Conv1D" else projection.weight.data
+    width = weight.shape[1] // n_heads
+    for head in range(n_heads):
+        zeroed = Columns(Zero("block.1.heads"), head * width, (head + 1) * width)
+        edited = trace(model, _batch(model), rows, cols, (), edits=[zeroed], logits=True).logits
+        try:
+            weight[:, head * width : (head + 1) * width] = 0
+            expected = trace(model, _batch(model), rows, cols, (), logits=True).logits
+        finally:
+            projection.weight.data.copy_(kept)
+        torch.testing.assert_close(edited, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "bloom", "mpt", "gpt_neox", "falcon", "opt"])

@@ -29,6 +29,8 @@ class Anatomy:
         Transformer blocks, in order; a block returns its residual stream as a tensor or first in a tuple.
     attention, mlp : tuple of nn.Module or None
         Per block, the module whose output is *added to the residual stream* (a post-norm where the family has one).
+    out_projection : tuple of nn.Module or None
+        Per block, the attention's output projection, whose input is the heads' outputs side by side.
     norm : nn.Module or None
         Final norm (None only where the config says there is none).
     projection : nn.Module or None
@@ -44,6 +46,7 @@ class Anatomy:
     blocks: nn.ModuleList
     attention: tuple[nn.Module | None, ...]
     mlp: tuple[nn.Module | None, ...]
+    out_projection: tuple[nn.Module | None, ...]
     norm: nn.Module | None
     projection: nn.Module | None
     head: nn.Linear
@@ -95,6 +98,10 @@ FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
+#: What families call the output projection inside their attention.
+OUT_PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "wo")
+
+
 def take_apart(hf: PreTrainedModel) -> Anatomy:
     """Find the parts of a decoder by the table, else by structure.
 
@@ -133,11 +140,22 @@ def take_apart(hf: PreTrainedModel) -> Anatomy:
         blocks=blocks,
         attention=tuple(_at(block, attention) if attention else None for block in blocks),
         mlp=tuple(_at(block, mlp) if mlp else None for block in blocks),
+        out_projection=tuple(_out_projection(block) for block in blocks),
         norm=norm,
         projection=projection,
         head=head,
         finish=finish_of(text_config),
     )
+
+
+def _out_projection(block: nn.Module) -> nn.Module | None:
+    """The one module inside the attention that is called as output projections are."""
+    found = [
+        module
+        for name, module in block.named_modules()
+        if name.rpartition(".")[2] in OUT_PROJECTIONS and "att" in name.rpartition(".")[0]
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def finish_of(config: Any) -> Callable[[Tensor], Tensor]:

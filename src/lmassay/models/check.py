@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from lmassay.errors import LmassayError
+from lmassay.models.edits import Replace
 from lmassay.models.engines import run_rows
 from lmassay.models.readout import lens_logits
-from lmassay.models.trace import Batch, Replace, trace
+from lmassay.models.trace import Batch, returns_tuple, trace
 from lmassay.models.tree import Continuations, Tree, plan
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def self_check(model: LanguageModel) -> tuple[LanguageModel, CheckReport]:
     packed = _packing(model, n_vocabulary, generator)
     report = CheckReport(lens, identity, padding, packed, allowed)
     fits = packed is not None and packed <= PACKING_SLACK * allowed
-    return replace(model, packing=fits, numerics={k: v for k, v in report.to_dict().items() if v is not None}), report
+    figures = {k: v for k, v in report.to_dict().items() if v is not None}
+    return replace(model, packing=fits, tuple_blocks=returns_tuple(model, batch), numerics=figures), report
 
 
 def _batch(ids: Tensor, mask: Tensor) -> Batch:

@@ -47,6 +47,8 @@ class LanguageModel:
         Whether several branches may share one row under a block mask (found by the self-check).
     window : int or None
         Tokens a sliding-window layer sees, where the model has such layers: longer sequences are not packed.
+    tuple_blocks : bool
+        Whether a block returns a tuple (found by the self-check).
     lens : TunedLens or None
         How the depths before the last are read; None is the logit lens. ``final`` is the model's output under any.
     """
@@ -62,6 +64,7 @@ class LanguageModel:
     packing: bool = False
     window: int | None = None
     numerics: dict[str, float] = field(default_factory=dict)
+    tuple_blocks: bool = False
     lens: TunedLens | None = None
 
     @property

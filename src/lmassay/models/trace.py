@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lmassay.errors import FAILED_PART_WAY, LmassayError
+from lmassay.models.edits import Edit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,68 +40,6 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Replace:
-    """Put `values` (n, d_model) at the n tokens (`rows`, `cols`) of a site."""
-
-    site: str
-    rows: Tensor
-    cols: Tensor
-    values: Tensor
-
-    def apply(self, state: Tensor) -> Tensor:
-        """(batch, tokens, d_model) with the tokens replaced."""
-        edited = state.clone()
-        edited[self.rows.to(state.device), self.cols.to(state.device)] = self.values.to(state)
-        return edited
-
-
-@dataclass(frozen=True)
-class Zero:
-    """Zero a site at all tokens: the sublayer's whole output, biases included."""
-
-    site: str
-
-    def apply(self, state: Tensor) -> Tensor:
-        """(batch, tokens, d_model) zeros."""
-        return torch.zeros_like(state)
-
-
-@dataclass(frozen=True)
-class Mean:
-    """Put one `vector` (d_model,) at all tokens of a site."""
-
-    site: str
-    vector: Tensor
-
-    def apply(self, state: Tensor) -> Tensor:
-        """(batch, tokens, d_model), every token the same."""
-        return self.vector.to(state).expand_as(state).clone()
-
-
-@dataclass(frozen=True)
-class Resample:
-    """Put another task's states at all tokens of a site; `values` (batch, tokens, d_model) are already aligned."""
-
-    site: str
-    values: Tensor
-
-    def apply(self, state: Tensor) -> Tensor:
-        """(batch, tokens, d_model) of the donor.
-
-        Raises
-        ------
-        ValueError
-            If the donor's states have another shape: aligning them is the caller's decision.
-        """
-        if self.values.shape != state.shape:
-            raise ValueError(f"donor states {tuple(self.values.shape)} do not fit site {tuple(state.shape)}")
-        return self.values.to(state)
-
-
-Edit = Replace | Zero | Mean | Resample
-
-
-@dataclass(frozen=True)
 class Trace:
     """What one forward pass left behind.
 
@@ -119,12 +58,30 @@ class Trace:
     sites: dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class Resume:
+    """Begin after a block instead of at the embedding: blocks up to `block` are not run.
+
+    Attributes
+    ----------
+    block : int
+        The last block left out.
+    states : (batch, tokens, d_model)
+        Its output.
+    """
+
+    block: int
+    states: Tensor
+
+
 class _Reached(Exception):  # noqa: N818 - a signal, not an error
     """The last block has run and nothing after it was asked for."""
 
 
 def site_module(model: LanguageModel, site: str) -> nn.Module:
     """The module whose output is the site ``block.<i>``, ``block.<i>.attention`` or ``block.<i>.mlp``.
+
+    ``block.<i>.heads`` is what the attention's output projection reads: every head's share, side by side.
 
     Raises
     ------
@@ -141,8 +98,12 @@ def site_module(model: LanguageModel, site: str) -> nn.Module:
             module = model.anatomy.attention[index]
         elif parts[2] == "mlp":
             module = model.anatomy.mlp[index]
+        elif parts[2] == "heads":
+            module = model.anatomy.out_projection[index]
     if module is None:
-        raise ValueError(f"{model.name} has no site {site!r}; sites are embed, block.<i>, block.<i>.attention|mlp")
+        raise ValueError(
+            f"{model.name} has no site {site!r}; sites are embed, block.<i>, block.<i>.attention|mlp|heads"
+        )
     return module
 
 
@@ -161,7 +122,7 @@ def _watch(
 ) -> Iterator[None]:
     """Show `see` the site's tensor during the forward pass; what it returns, if anything, takes its place."""
     fired[site] = 0
-    if site == "embed":
+    if site == "embed" or site.endswith(".heads"):
 
         def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             fired[site] += 1
@@ -172,7 +133,8 @@ def _watch(
                 return None
             return (args, kwargs | {"hidden_states": edited}) if named else ((edited, *args[1:]), kwargs)
 
-        handle = model.anatomy.blocks[0].register_forward_pre_hook(before, with_kwargs=True)
+        read_by = model.anatomy.blocks[0] if site == "embed" else site_module(model, site)
+        handle = read_by.register_forward_pre_hook(before, with_kwargs=True)
     else:
 
         def after(_: nn.Module, __: Any, output: Any) -> Any:
@@ -185,6 +147,51 @@ def _watch(
         yield
     finally:
         handle.remove()
+
+
+@contextmanager
+def _skipped(model: LanguageModel, resume: Resume) -> Iterator[None]:
+    """Put functions that only hand on the resumed states in the place of the blocks left out."""
+    blocks = list(model.anatomy.blocks)[: resume.block + 1]
+
+    def hand_on(*_: Any, **__: Any) -> Any:
+        return (resume.states,) if model.tuple_blocks else resume.states
+
+    # accelerate keeps a forward of its own on the instance; elsewhere there is none.
+    before = [block.__dict__.get("forward") for block in blocks]
+    for block in blocks:
+        block.__dict__["forward"] = hand_on
+    try:
+        yield
+    finally:
+        for block, forward in zip(blocks, before, strict=True):
+            if forward is None:
+                del block.__dict__["forward"]
+            else:
+                block.__dict__["forward"] = forward
+
+
+@torch.inference_mode()
+def returns_tuple(model: LanguageModel, batch: Batch) -> bool:
+    """Whether a block hands on a tuple, as in older architectures, or a plain tensor."""
+    found = []
+
+    def see(_: nn.Module, __: Any, output: Any) -> None:
+        found.append(isinstance(output, tuple))
+        raise _Reached
+
+    handle = model.anatomy.blocks[0].register_forward_hook(see)
+    try:
+        with suppress(_Reached):
+            model.hf(
+                input_ids=batch.input_ids,
+                attention_mask=batch.attention_mask,
+                position_ids=batch.position_ids,
+                use_cache=False,
+            )
+    finally:
+        handle.remove()
+    return found[0]
 
 
 def _depth_site(model: LanguageModel, depth: int) -> str:
@@ -209,6 +216,7 @@ def trace(
     record_sites: Sequence[str] = (),
     logits: bool = False,
     cache: Any = None,
+    resume: Resume | None = None,
 ) -> Trace:
     """Run the body once, apply the edits in order, and record the residual stream at chosen depths and tokens.
 
@@ -226,6 +234,8 @@ def trace(
         Also run final norm and head, and return the model's own logits at the recorded tokens.
     cache : transformers.Cache, optional
         Extended in place.
+    resume : Resume, optional
+        Leave the first blocks out; what is recorded or edited must come at or after the last of them.
 
     Raises
     ------
@@ -257,6 +267,8 @@ def trace(
 
     output: Any = None
     with ExitStack() as stack:
+        if resume is not None:
+            stack.enter_context(_skipped(model, resume))
         for site in sorted(recorded | set(by_site) | {last}):
             stack.enter_context(_watch(model, site, seer(site), fired))
         extra: dict[str, Any] = {} if cache is None else {_cache_argument(model.hf): cache}
