@@ -29,6 +29,7 @@ STATUSES: dict[str, str] = {
     OK: "usable",
     "empty_cot": "the chain of thought is empty",
     "broken_rollout": "the chain of thought is a single word",
+    "unlabelled": "the row has no label",
     "no_prompt": "the record's prompt is not among the prompts",
     "duplicate_id": "another record of the split has the same identity",
     "contradictory_duplicate": "the same visible text stands in the same split with the other label",

@@ -1,0 +1,139 @@
+"""Data of one's own: a Parquet or JSONL file with one row an example, for any task."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lmassay.cot.store import group_number
+from lmassay.cot.task import OK, CotTask, SplitData, TaskData
+from lmassay.errors import LmassayError
+from lmassay.examples import KINDS, Cells, Column, VisibleExamples
+from lmassay.storage.fingerprint import file_sha256
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Columns every file has.
+NEEDED = ("example_id", "split", "question_id", "label")
+#: Kinds of segment that are lists of ``{label, text}`` (``{role, content}`` for messages).
+LISTS = ("option", "message")
+SUFFIXES = (".parquet", ".jsonl", ".ndjson")
+
+
+def read_own(task: CotTask, path: Path) -> TaskData:
+    """A file of examples as a task's data.
+
+    The columns of `NEEDED`, one for each kind of segment the task allows (those it lacks are in ``missing``), and
+    optionally ``p1`` and ``p0``. Every other column stays hidden. A label is the word of a class, or a number.
+
+    Raises
+    ------
+    LmassayError
+        ``cot-data-broken`` for a file that cannot be read or whose rows do not fit, ``bad-request``.
+    """
+    import polars as pl
+
+    frame = _read(path)
+    lacking = [c for c in NEEDED if c not in frame.columns]
+    if lacking:
+        raise _misfit(path, f"has no column {lacking[0]!r}")
+    frame = frame.with_columns(pl.col("example_id", "split", "question_id").cast(pl.String))
+    if frame.select(pl.col("example_id", "split", "question_id").null_count()).sum_horizontal().item():
+        raise _misfit(path, "has a row without example_id, split or question_id")
+    twice = frame.filter(pl.col("example_id").is_duplicated())["example_id"]
+    if len(twice):
+        raise _misfit(path, f"has the example {twice[0]!r} more than once ({twice.n_unique()} such)")
+    names = frame["split"].unique(maintain_order=True).to_list()
+    if "train" not in names or not any(n.startswith(("test", "ood")) for n in names):
+        raise _misfit(path, f"needs the split train and a test split, and has {', '.join(map(repr, sorted(names)))}")
+    columns = {kind: _segment(path, frame, kind) for kind in task.segments if kind in frame.columns}
+    y = _labels(path, frame, task)
+    status = np.where(np.isnan(y), "unlabelled", OK).astype("<U32")
+    frame = frame.with_columns(y=pl.Series(y, nan_to_null=True), status=pl.Series(status.tolist()))
+    base = f"own\x1f{task.id}\x1f"
+    keys = np.array([_number(f"{base}{i}") for i in frame["example_id"].to_list()], dtype=np.int64)
+    groups = np.array([group_number(f"own/{task.id}", q) for q in frame["question_id"].to_list()], dtype=np.int64)
+    splits = {}
+    for name in sorted(
+        names, key=lambda n: (("train", "validation").index(n) if n in ("train", "validation") else 2, n)
+    ):
+        rows = np.flatnonzero((frame["split"] == name).to_numpy())
+        rows = rows[np.argsort(keys[rows])]
+        splits[name] = SplitData(
+            name,
+            VisibleExamples(keys[rows], (Column(kind, Cells(series), rows) for kind, series in columns.items())),
+            y[rows],
+            groups[rows],
+            status[rows],
+            frame[rows].drop([c for c in columns if c in LISTS]),
+        )
+    missing = tuple(k for k in task.segments if k not in columns)
+    return TaskData(
+        task, "own", None, splits, file_sha256(path), missing=missing, notes=(f"data of one's own: {path.name}",)
+    )
+
+
+def _number(named: str) -> int:
+    return int.from_bytes(hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
+
+
+def _misfit(path: Path, why: str) -> LmassayError:
+    return LmassayError("cot-data-broken", f"{path.name} {why}", "see docs/cot-data.md for the columns of such a file")
+
+
+def _read(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    if path.suffix not in SUFFIXES or not path.is_file():
+        why = "is no file" if not path.is_file() else f"ends in none of {', '.join(SUFFIXES)}"
+        raise LmassayError(
+            "bad-request", f"{path} {why}", "a source is a Parquet or JSONL file with one row an example"
+        )
+    try:
+        return pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_ndjson(path, infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise _misfit(path, f"cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _segment(path: Path, frame: pl.DataFrame, kind: str) -> pl.Series:
+    import polars as pl
+
+    assert kind in KINDS
+    series = frame[kind]
+    if kind not in LISTS:
+        if series.dtype != pl.String:
+            raise _misfit(path, f"column {kind} is {series.dtype}, not text")
+        return series
+    cells: list[Any] = []
+    for cell in series.to_list():
+        parts = [_pair(path, kind, part) for part in cell or []]
+        cells.append(parts)
+    return pl.Series(kind, cells, dtype=pl.List(pl.Struct({"label": pl.String, "text": pl.String})))
+
+
+def _pair(path: Path, kind: str, part: Any) -> dict[str, str]:
+    names = ("role", "content") if kind == "message" else ("label", "text")
+    if not isinstance(part, dict) or not all(isinstance(part.get(n), str) for n in names):
+        raise _misfit(path, f"column {kind}: an entry is not {names[0]} and {names[1]}")
+    return {"label": part[names[0]], "text": part[names[1]]}
+
+
+def _labels(path: Path, frame: pl.DataFrame, task: CotTask) -> np.ndarray:
+    """(n,) targets; NaN where the label is null."""
+    words = {task.positive: 1.0, task.negative: 0.0} if task.positive is not None else {}
+    found = []
+    for label in frame["label"].to_list():
+        if label is None:
+            found.append(float("nan"))
+        elif str(label) in words:
+            found.append(words[str(label)])
+        elif isinstance(label, int | float) and np.isfinite(label) and (not words or label in (0, 1)):
+            found.append(float(label))
+        else:
+            allowed = f"{task.positive}, {task.negative}, 1 or 0" if words else "a finite number"
+            raise _misfit(path, f"has the label {str(label)[:40]!r}, which is not {allowed}")
+    return np.array(found, dtype=np.float64)
