@@ -28,15 +28,42 @@ def directions(states: Floats, centre: Floats | None = None) -> Floats:
     return np.asarray(np.divide(left, length, out=np.full_like(left, np.nan), where=length > NO_DIRECTION * size))
 
 
-def mean_pair(cosines: Floats) -> tuple[float, int]:
-    """Mean over the pairs of distinct members of an (n, n) matrix of cosines, and their number.
+def cosines_of(states: Floats) -> Floats:
+    """(n, n) cosines of the states as they are."""
+    units = directions(states)
+    return np.asarray(units @ units.T)
 
-    NaN without a pair, and where a member has no direction.
+
+def centred_cosines(states: Floats) -> Floats:
+    """(n, n) cosines of each two states, both less the mean of all the *other* states.
+
+    Two states less a mean that they are part of lean away from each other, by 1 / (n - 1) on average, and two that are
+    not do not: what is compared must be centred alike. NaN on the diagonal, under three states, and for a pair of
+    which one is that mean up to rounding.
     """
-    n = len(cosines)
-    if n < 2:
-        return float("nan"), 0
-    return float((cosines.sum() - np.trace(cosines)) / (n * (n - 1))), n * (n - 1) // 2
+    n = len(states)
+    if n < 3:
+        return np.full((n, n), np.nan)
+    size = float((states**2).sum(1).mean())
+    left = states - states.mean(0)
+    gram = left @ left.T
+    square = np.diagonal(gram)
+    # The mean of the others is the mean of all, less (left_i + left_j) / (n - 2).
+    b = 1 / (n - 2)
+    a = 1 + b
+    dots = a * b * (square[:, None] + square[None, :]) + (a**2 + b**2) * gram
+    lengths = np.sqrt(np.maximum(a**2 * square[:, None] + b**2 * square[None, :] + 2 * a * b * gram, 0))
+    known = lengths > NO_DIRECTION * size**0.5
+    known &= known.T
+    np.fill_diagonal(known, False)
+    return np.asarray(np.divide(dots, lengths * lengths.T, out=np.full((n, n), np.nan), where=known))
+
+
+def mean_pair(cosines: Floats) -> float:
+    """Mean over the pairs of distinct members of an (n, n) matrix of cosines; NaN where no pair has one."""
+    pairs = cosines[np.triu_indices(len(cosines), 1)]
+    pairs = pairs[np.isfinite(pairs)]
+    return float(pairs.mean()) if len(pairs) else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +75,7 @@ class Neighbours:
     within, between : (n,) float64
         Means; NaN without any such task.
     n_within, n_between : (n,) int64
-        Tasks the means are over. A task without a direction has none and is in nobody's mean.
+        Tasks the means are over; a pair without a cosine is in no mean.
     """
 
     within: Floats

@@ -6,14 +6,22 @@ One row per cell goes into the table; every figure is recomputed from it (`geome
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lmassay.seeds import derive, generator
-from lmassay.xray.clustering import directions, mean_pair, neighbours, shuffled_families, shuffled_gap
+from lmassay.xray.clustering import (
+    centred_cosines,
+    cosines_of,
+    directions,
+    mean_pair,
+    neighbours,
+    shuffled_families,
+    shuffled_gap,
+)
 from lmassay.xray.geometry_scores import summarise
 from lmassay.xray.geometry_table import BATTERY, cell, frame
 from lmassay.xray.probe import (
@@ -29,7 +37,7 @@ from lmassay.xray.probe import (
     standardised,
     tfidf,
 )
-from lmassay.xray.residuals import COLUMNS, record_residuals
+from lmassay.xray.residuals import COLUMNS, Context, record_residuals
 from lmassay.xray.scored import PARAPHRASE, REAL
 from lmassay.xray.task import FAMILY_GROUPS
 
@@ -41,7 +49,7 @@ if TYPE_CHECKING:
     from lmassay.xray.plan import PlannedItem
     from lmassay.xray.scored import Floats, Ints
 
-__all__ = ["NAME", "TABLE", "measure", "summarise"]
+__all__ = ["NAME", "TABLE", "measure", "summarise", "tabulate"]
 
 NAME = "geometry"
 TABLE = "geometry.parquet"
@@ -55,7 +63,8 @@ ONE_TASK = "the family has one task"
 FEW_OTHERS = "the family has under two other tasks"
 ONE_FAMILY = "one family"
 ONE_TEMPLATE = "every family has one template"
-NO_DIRECTION = "a residual is equal to the battery's mean"
+NOTHING_LEFT = "nothing is left without the mean of the other prompts"
+CENTRED = "_centred"
 NO_GROUP = "no family of the group in this battery"
 
 Row = dict[str, Any]
@@ -95,42 +104,64 @@ def measure(measuring: Measuring) -> pl.DataFrame:
     LmassayError
         ``non-finite-logits``.
     """
-    import polars as pl
-
-    prompts = _prompts(measuring.plan.items)
-    depths = measuring.model.depths[:-1]
-    progress = measuring.progress
-    steps = [0]
+    items, depths, progress = measuring.plan.items, measuring.model.depths[:-1], measuring.progress
+    n_shards = 0
 
     def shards_done(done: int, total: int) -> None:
-        steps[0] = total
+        nonlocal n_shards
+        n_shards = total
         if progress is not None:
             progress(done, total + len(depths))
 
-    contexts = [_context(p) for p in (*prompts.tasks, *(w for group in prompts.groups.values() for w in group))]
+    def depths_done(done: int) -> None:
+        if progress is not None:
+            progress(n_shards + done, n_shards + len(depths))
+
     residuals = record_residuals(
         measuring.model,
-        contexts,
+        [_context(p) for p in items if p.item.variant in (REAL, PARAPHRASE)],
         measuring.parts(COLUMNS),
         batch_tokens=measuring.batch_tokens,
         progress=shards_done,
     )
-    cosines = Cosines(prompts, measuring.seed)
-    probing = Probing.of(prompts, measuring.seed)
+    return tabulate(items, depths, residuals.at, measuring.seed, depths_done)
+
+
+def tabulate(
+    items: Sequence[PlannedItem],
+    depths: Sequence[str],
+    states_at: Callable[[int, Sequence[Context]], Floats],
+    seed: int,
+    done: Callable[[int], None] = lambda _: None,
+) -> pl.DataFrame:
+    """The phase's table from residuals.
+
+    Parameters
+    ----------
+    depths : sequence of str
+        ``embed`` and the block outputs.
+    states_at : callable
+        ``states_at(depth index, contexts)`` gives (n_contexts, d_model) float64: one depth is in memory at a time.
+    done : callable
+        Called with the number of depths done.
+    """
+    import polars as pl
+
+    prompts = _prompts(items)
+    contexts = [_context(p) for p in (*prompts.tasks, *(w for group in prompts.groups.values() for w in group))]
+    cosines, probing = Cosines(prompts, seed), Probing.of(prompts, seed)
     frames = [frame(list(probing.status_rows()))]
     for index, depth in enumerate(depths):
-        # One depth of all prompts is in memory at a time.
-        states = residuals.at(index, contexts)
+        states = states_at(index, contexts)
         found = [*cosines.rows(states), *probing.rows(states[: len(prompts.tasks)])]
         # `final` is the state that the final norm reads: the last block's.
         names = [(index, depth), (index + 1, "final")] if index == len(depths) - 1 else [(index, depth)]
         frames += [frame([{"depth": name, "depth_index": at, **row} for row in found]) for at, name in names]
-        if progress is not None:
-            progress(steps[0] + index + 1, steps[0] + len(depths))
+        done(index + 1)
     return pl.concat([*frames, frame(list(probing.chosen_rows(depths)))])
 
 
-def _context(planned: PlannedItem) -> tuple[int, ...]:
+def _context(planned: PlannedItem) -> Context:
     """The prompt's own tokens: what is scored may begin later, after tokens that all options share."""
     return planned.own.context[: planned.n_prompt_tokens]
 
@@ -160,35 +191,40 @@ class Cosines:
     def rows(self, states: Floats) -> Iterator[Row]:
         """Cells of one depth; `states` (n_tasks + n_wordings, d_model) in the order of tasks, then groups."""
         n = len(self.prompts.tasks)
-        centre = states[:n].mean(0)
-        for suffix, by in (("", None), ("_centred", centre)):
-            units = directions(states, by)
-            yield from self._consistency(units, suffix)
-            yield from self._clustering(units[:n] @ units[:n].T, suffix)
+        for suffix, cosines in (("", cosines_of(states[:n])), (CENTRED, centred_cosines(states[:n]))):
+            yield from self._consistency(states, cosines, suffix)
+            yield from self._clustering(cosines, suffix)
 
-    def _consistency(self, units: Floats, suffix: str) -> Iterator[Row]:
+    def _consistency(self, states: Floats, cosines: Floats, suffix: str) -> Iterator[Row]:
         tasks = self.prompts.tasks
         n = at = len(tasks)
-        cosines = units[:n] @ units[:n].T
-        directed = np.isfinite(cosines.diagonal())
         families = np.array([t.item.family for t in tasks])
         for name, group in self.prompts.groups.items():
-            wordings = units[at : at + len(group)]
+            wordings = states[at : at + len(group)]
             at += len(group)
             family = group[0].item.family
             own = {_context(w) for w in group}
-            # Not the group's own question: a random group holds other ones.
-            others = np.array([_context(t) not in own for t in tasks]) & directed
+            # Not the group's own question: a random group holds other ones, and so does the mean.
+            others = np.array([_context(t) not in own for t in tasks])
             same = others & (families == family)
+            if not suffix:
+                units = directions(wordings)
+            elif others.any():
+                units = directions(wordings, states[:n][others].mean(0))
+            else:
+                units = np.full_like(wordings, np.nan)
             about = {"kind": "group", "unit": name, "family": family}
-            value, _ = mean_pair(wordings @ wordings.T)
-            reason = ONE_WORDING if len(group) < 2 else NO_DIRECTION
-            yield cell(f"consistency{suffix}", value, len(group), reason, about)
-            enough = others.sum() >= max(2, len(group))
-            value = mean_pair(cosines[np.ix_(others, others)])[0] if enough else np.nan
-            yield cell(f"consistency_random{suffix}", value, int(others.sum()), MORE_WORDINGS, about)
-            value = mean_pair(cosines[np.ix_(same, same)])[0]
-            yield cell(f"consistency_family{suffix}", value, int(same.sum()), FEW_OTHERS, about)
+            value = mean_pair(units @ units.T)
+            yield cell(
+                f"consistency{suffix}", value, len(group), ONE_WORDING if len(group) < 2 else NOTHING_LEFT, about
+            )
+            value = mean_pair(cosines[np.ix_(others, others)])
+            few = others.sum() < max(2, len(group))
+            why = MORE_WORDINGS if few else NOTHING_LEFT
+            yield cell(f"consistency_random{suffix}", np.nan if few else value, int(others.sum()), why, about)
+            value = mean_pair(cosines[np.ix_(same, same)])
+            why = FEW_OTHERS if same.sum() < 2 else NOTHING_LEFT
+            yield cell(f"consistency_family{suffix}", value, int(same.sum()), why, about)
 
     def _clustering(self, cosines: Floats, suffix: str) -> Iterator[Row]:
         found = neighbours(cosines, [self.family])[0]
@@ -198,13 +234,13 @@ class Cosines:
         sizes = Counter(t.item.family for t in self.prompts.tasks)
         for i, task in enumerate(self.prompts.tasks):
             about = _about(task)
-            alone = ONE_TASK if sizes[task.item.family] == 1 else NO_DIRECTION
-            other = ONE_FAMILY if len(sizes) == 1 else NO_DIRECTION
+            alone = ONE_TASK if sizes[task.item.family] == 1 else NOTHING_LEFT
+            other = ONE_FAMILY if len(sizes) == 1 else NOTHING_LEFT
             yield cell(f"within{suffix}", found.within[i], int(found.n_within[i]), alone, about)
             yield cell(f"between{suffix}", found.between[i], int(found.n_between[i]), other, about)
             if suffix:
                 value = np.nan if control is None else control[i]
-                yield cell("gap_shuffled", value, CLUSTERING_DRAWS, self.no_shuffle or NO_DIRECTION, about)
+                yield cell("gap_shuffled", value, CLUSTERING_DRAWS, self.no_shuffle or NOTHING_LEFT, about)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The table of the phase `geometry`: its columns, and its cells read back as arrays."""
+"""The table of the phase `geometry`: its columns, its cells read back as arrays, and what figures there are."""
 
 from __future__ import annotations
 
@@ -19,6 +19,30 @@ if TYPE_CHECKING:
 
 #: What a row without a unit of its own is about; it only bears a status.
 BATTERY = "battery"
+
+PROBE, CONSISTENCY, GAP = "geometry_probe", "geometry_consistency_centred", "geometry_clustering_gap"
+
+TITLES = {
+    "geometry_consistency": "mean pairwise cosine of a group's wordings, peak over block outputs (a maximum flatters)",
+    "geometry_consistency_depth": "index of the depth of that peak",
+    "geometry_consistency_random": "the same cosine over random groups of other prompts, at that depth",
+    CONSISTENCY: "the same without the mean residual of the other prompts, mean over block outputs",
+    f"{CONSISTENCY}_random": "the same over random groups of other prompts",
+    f"{CONSISTENCY}_family": "the same over other prompts of the group's family",
+    "geometry_clustering": "within-family over between-family cosine, best depth (a maximum flatters)",
+    "geometry_clustering_depth": "index of that depth",
+    GAP: "within-family minus between-family cosine without that mean, mean over block outputs",
+    f"{GAP}_shuffled": "the same, families shuffled by template",
+    PROBE: "logic against compute, accuracy on held-out templates, depth chosen inside the training folds",
+    f"{PROBE}_shuffled": "the same on labels shuffled by template",
+    "geometry_selectivity": "geometry_probe minus geometry_probe_shuffled",
+    "geometry_tfidf": "words and word pairs of the prompt on the same folds, strength chosen inside them",
+    "geometry_majority": "the larger class of the training folds",
+    f"{PROBE}_embed": "accuracy on held-out templates at embed",
+    f"{PROBE}_separable": "index of the first depth at which every held-out task is right",
+    f"{PROBE}_single": "one 70/30 split, templates not held out, best depth (a maximum flatters)",
+    f"{PROBE}_single_shuffled": "the same on labels shuffled by template, best depth of each draw; range of the draws",
+}
 
 
 def cell(measure: str, value: Any, n: int, reason: str, about: Mapping[str, Any]) -> dict[str, Any]:
