@@ -37,7 +37,6 @@ from lmassay.xray.probe import (
     standardised,
     tfidf,
 )
-from lmassay.xray.residuals import COLUMNS, Context, record_residuals
 from lmassay.xray.scored import PARAPHRASE, REAL
 from lmassay.xray.task import FAMILY_GROUPS
 
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 
     from lmassay.xray.phase import Measuring
     from lmassay.xray.plan import PlannedItem
+    from lmassay.xray.residuals import Context
     from lmassay.xray.scored import Floats, Ints
 
 __all__ = ["NAME", "TABLE", "measure", "summarise", "tabulate"]
@@ -104,6 +104,9 @@ def measure(measuring: Measuring) -> pl.DataFrame:
     LmassayError
         ``non-finite-logits``.
     """
+    # Figures from a table need no torch.
+    from lmassay.xray.residuals import COLUMNS, record_residuals
+
     items, depths, progress = measuring.plan.items, measuring.model.depths[:-1], measuring.progress
     n_shards = 0
 
