@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from made_runs import MODELS, changed, made_run
 from sklearn.metrics import mutual_info_score
 
 from lmassay.errors import LmassayError
@@ -20,6 +19,7 @@ from lmassay.xray.features import FEATURES, rows_of
 from lmassay.xray.finished import read_finished
 from lmassay.xray.patterns import confound, patterns_over
 from lmassay.xray.tree import TREES, fit
+from made_runs import MODELS, changed, made_run
 
 BATTERIES = ("core50", "heldout54")
 FROM_WINS = {"n_real_win_layers", "stability_bonus", "j_real", "j_rl", "j_mt", "j_sb", "final_correct"}

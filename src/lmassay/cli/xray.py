@@ -12,6 +12,7 @@ import typer
 
 from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Model, Revision
 from lmassay.cli.progress import shown
+from lmassay.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
@@ -160,3 +161,6 @@ def compare(
     print_patterns(comparison["patterns"])
     if figure is not None:
         typer.echo(f"\nfigure: {figure}")
+
+
+app.command()(reproduce)
