@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,10 +22,18 @@ def register(app: typer.Typer) -> None:
 
 def show(run: Run, as_json: Json = False) -> None:
     """Print a run: evidence first, then scores, families and counts."""
-    from lmassay.cli.xray import show_run
     from lmassay.storage.runs import read_scores
 
-    show_run(run, read_scores(run), as_json=as_json)
+    _show(run, read_scores(run), as_json=as_json)
+
+
+def _show(run: Path, document: dict[str, Any], *, as_json: bool) -> None:
+    """Print a run of either suite."""
+    from lmassay.cli.cot_run import show_cot_run
+    from lmassay.cli.xray import show_run
+
+    show = show_cot_run if document.get("suite") == "cot" else show_run
+    show(run, document, as_json=as_json)
 
 
 def rescore(run: Run, as_json: Json = False) -> None:
@@ -33,12 +41,16 @@ def rescore(run: Run, as_json: Json = False) -> None:
 
     Exit status 4 when one differs from what stood in scores.json, which is then rewritten.
     """
-    from lmassay.cli.xray import show_run
     from lmassay.errors import FINDING
-    from lmassay.xray.rescore import rescore_run
+    from lmassay.storage.runs import read_record
+
+    if read_record(run).get("identity", {}).get("suite") == "cot":
+        from lmassay.cot.rescore import rescore_run
+    else:
+        from lmassay.xray.rescore import rescore_run
 
     document, differing = rescore_run(run)
-    show_run(run, document, as_json=as_json)
+    _show(run, document, as_json=as_json)
     if differing is not None:
         typer.echo(f"scores.json was rewritten: {differing} differed", err=True)
         raise typer.Exit(FINDING)

@@ -150,7 +150,7 @@ def _hidden(hidden: pl.DataFrame, name: str, kind: pl.DataType) -> pl.Series:
 
 def write_predictions(folder: Path, frame: pl.DataFrame) -> None:
     """Write ``predictions.parquet``."""
-    write_bytes(folder / PREDICTIONS, parquet_bytes(frame, compression="zstd", compression_level=3, statistics=True))
+    write_bytes(folder / PREDICTIONS, parquet_bytes(frame))
 
 
 def read_predictions(folder: Path) -> pl.DataFrame:

@@ -6,15 +6,16 @@ import json
 from importlib.resources import files
 from typing import Any
 
-NAMES = ("run", "scores")
+#: ``run`` and ``scores`` are those of the xray suite.
+NAMES = ("run", "scores", "cot_run", "cot_scores")
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The schema (draft 2020-12) of ``<name>.json``.
+    """The schema (draft 2020-12) of ``run.json`` or ``scores.json``.
 
     Parameters
     ----------
-    name : {"run", "scores"}
+    name : {"run", "scores", "cot_run", "cot_scores"}
 
     Raises
     ------

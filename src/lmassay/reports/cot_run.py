@@ -1,0 +1,91 @@
+"""A cot run in the terminal: evidence first, then the method beside its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from lmassay.reports.style import clean, console, interval, number, table
+
+VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
+#: Columns of the comparison with the controls, as far as a run has them.
+_SHOWN = ("auroc", "g_mean2", "g_mean2_mc", "tpr", "tnr", "oracle_g_mean2", "within_auroc", "r2", "within_r2",
+          "within_spearman")  # fmt: skip
+
+
+def print_cot_run(record: dict[str, Any], document: dict[str, Any]) -> None:
+    """Evidence, scores, the method beside its controls, counts and notices."""
+    out = console()
+    identity = record["identity"]
+    task, method = identity["task"], identity["method"]["id"]
+    out.print(Text.assemble(("lmassay cot  ", "bold"), clean(f"{method} on {task['id']}")))
+    about = [f"layout {task['layout']}", task["regime"] and f"regime {task['regime']}",
+             f"validation {task['validation']}", f"seed {identity['settings']['seed']}"]  # fmt: skip
+    out.print(clean("; ".join(a for a in about if a)))
+    survives = document["survives_its_controls"]
+    out.print(
+        Text("survives its controls: ").append("yes" if survives else "no", "bold green" if survives else "bold red")
+    )
+    out.print()
+    out.print(_evidence(document["evidence"]))
+    out.print()
+    out.print(_scores(document))
+    out.print()
+    out.print(_beside_controls(method, document))
+    out.print()
+    for split, counts in document["counts"].items():
+        statuses = ", ".join(f"{name} {n}" for name, n in counts["statuses"].items())
+        out.print(clean(f"{split}: {counts['n_scored']} of {counts['n_total']} scored, {counts['n_groups']} questions"
+                        f" ({statuses})"))  # fmt: skip
+    for name, chosen in record.get("choices", {}).items():
+        plain = {k: v for k, v in chosen.items() if not isinstance(v, dict)}
+        if plain:
+            out.print(clean(f"{name} chose " + ", ".join(f"{k} = {v}" for k, v in plain.items())))
+    for notice in document["notices"]:
+        out.print(clean(f"note: {notice}"))
+
+
+def _evidence(rows: Iterable[dict[str, Any]]) -> Table:
+    cells = [
+        (
+            row["signal"], row["control"], number(row["signal_value"]), number(row["control_value"]),
+            number(row["difference"]), interval(row), number(row["p_holm"]), row["n"],
+            Text(row["verdict"], VERDICT_STYLE.get(row["verdict"], "")),
+        )
+        for row in rows
+    ]  # fmt: skip
+    columns = ("signal", "control", "signal", "control", "difference", "95 % interval", "p (Holm)", "n", "verdict")
+    made = table("Evidence", columns, cells)
+    made.columns[1].justify = "left"
+    made.columns[-1].justify = "left"
+    return made
+
+
+def _scores(document: dict[str, Any]) -> Table:
+    rows = []
+    for name, score in document["scores"].items():
+        notes = [] if score["status"] == "ok" else [score["status"]]
+        notes += document["flags"].get(name, [])
+        what = score["title"] + (f" ({'; '.join(notes)})" if notes else "")
+        rows.append((name, number(score["value"]), interval(score), score["n"], score["n_clusters"], what))
+    made = table("Scores", ("score", "value", "95 % interval", "n", "questions", "what"), rows)
+    made.columns[-1].justify = "left"
+    return made
+
+
+def _beside_controls(method: str, document: dict[str, Any]) -> Table:
+    """A row for each method and test split."""
+    every = {method: document["scores"], **document["controls"]}
+    splits = list(dict.fromkeys(name.partition(".")[0] for name in document["scores"]))
+    figures = [f for f in _SHOWN if any(f"{s}.{f}" in document["scores"] for s in splits)]
+    rows = [
+        (split, name, *(number(scores[f"{split}.{f}"]["value"]) if f"{split}.{f}" in scores else "" for f in figures))
+        for split in splits
+        for name, scores in every.items()
+    ]
+    made = table("Beside its controls", ("split", "method", *figures), rows)
+    made.columns[1].justify = "left"
+    return made
