@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lmassay import __version__
-from lmassay.cli import demo, models, runs, xray
+from lmassay.cli import cot, demo, models, runs, xray
 from lmassay.errors import BAD_REQUEST, FAILED_PART_WAY, LmassayError, nearest
 
 #: What typer returns for a KeyboardInterrupt, where it does not raise Abort.
@@ -25,6 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(xray.app, name="xray")
+app.add_typer(cot.app, name="cot")
 app.add_typer(models.app, name="models")
 runs.register(app)
 demo.register(app)

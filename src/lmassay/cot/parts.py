@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import time
-import zlib
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 
 #: Records of one part, in order of file name. Part of every digest: another number is another digest.
 BLOCK = 2048
+#: Records parsed before they are taken apart: few enough to be still in the processor's cache.
+BATCH = 256
 #: Larger files do not fit; the largest published one has 120 kB.
 LARGEST_FILE = 1 << 28
-#: Characters of a text's end that its ``@tail`` is computed over, to find candidates for equal texts.
-TAIL = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,70 +68,87 @@ def read_part(job: TableJob, number: int) -> None:
     """Read, check and write one part from its JSON files."""
     names, started = job.block(number), time.time_ns()
     with _no_collection():
-        records, unread, size = _read(job.folder, names)
-        write_part(
-            job.table, job.fields, Path(job.out), number, names, records, unread=unread, size=size, started=started
-        )
+        part = PartWriter(job.table, job.fields, Path(job.out), number)
+        size = _read(job.folder, names, part)
+        part.finish(names, size=size, started=started)
 
 
-def write_part(
-    table: str,
-    fields: Sequence[Field],
-    out: Path,
-    number: int,
-    names: Sequence[str],
-    records: Sequence[Any],
-    *,
-    unread: dict[int, str] | None = None,
-    size: int = 0,
-    started: int = 0,
-) -> None:
-    """Check records and write them: texts as UTF-8, one file a field; everything else as JSON, last.
+class PartWriter:
+    """Records on their way into one part: texts as UTF-8, one file a field; everything else as JSON, at the end.
 
     The JSON file is there when, and only when, the part is whole.
 
     Parameters
     ----------
-    names : sequence of str
-        (n,) of the files.
-    records : sequence
-        (n,) as parsed; None at the positions in `unread`.
-    unread : dict of int to str
-        Files that could not be read, and why.
-    size, started : int
-        Bytes of the files, and the time before the first was read: what a resumed import compares.
+    table : str
+    fields : sequence of Field
+    out : Path
+        Folder of the table's parts.
+    number : int
+        Of the part.
     """
-    unread = unread or {}
-    if unread:
-        kept = [i for i in range(len(names)) if i not in unread]
-        columned, misfits = columns([records[i] for i in kept], fields)
-        misfits = unread | {kept[i]: why for i, why in misfits.items()}
-    else:
-        columned, misfits = columns(records, fields)
-    found = [n for i, n in enumerate(names) if i not in misfits] if misfits else list(names)
-    texts = {}
-    for field in fields:
-        if field.is_text:
-            placed, texts[field.name] = _write_texts(out / f"{number:05d}.{field.name}.text", columned.pop(field.name))
-            columned |= {f"{field.name}@{of}": values for of, values in placed.items()}
-    columned["_file"] = found
-    encoded = orjson.dumps(columned)
-    digest = hashlib.sha256(encoded)
-    for name, (_, sha256) in texts.items():
-        digest.update(f"{name}\x1f{sha256}".encode())
-    about = {
-        "names": names_digest(names), "size": size, "started": started, "rows": len(found), "texts": texts,
-        "kept_out": [[names[i], why] for i, why in sorted(misfits.items())], "digest": digest.hexdigest(),
-        "keys": example_keys(table, found),
-    }  # fmt: skip
-    # Columns and what is said about them, as two lines of one file, so that neither is there without the other.
-    target = out / f"{number:05d}.json"
-    temporary = target.with_suffix(".making")
-    with temporary.open("wb") as file:
-        file.write(orjson.dumps(about))
-        file.write(b"\n")
-        file.write(encoded)
-    temporary.replace(target)
+
+    def __init__(self, table: str, fields: Sequence[Field], out: Path, number: int) -> None:
+        self.table, self.fields, self.out, self.number = table, fields, out, number
+        self.found: list[str] = []
+        self.kept_out: list[tuple[str, str]] = []
+        self.columns: dict[str, list[Any]] = {}
+        self.texts = {f.name: _TextWriter(out / f"{number:05d}.{f.name}.text") for f in fields if f.is_text}
+
+    def add(self, names: Sequence[str], records: Sequence[Any]) -> None:
+        """Check some records and take those that fit. An `Unread` among them is kept out for its reason."""
+        unread = {i: r.why for i, r in enumerate(records) if type(r) is Unread}
+        kept = [i for i in range(len(names)) if i not in unread] if unread else range(len(names))
+        columned, misfits = columns([records[i] for i in kept] if unread else records, self.fields)
+        wrong = unread | {kept[i]: why for i, why in misfits.items()}
+        self.kept_out += [(names[i], why) for i, why in sorted(wrong.items())]
+        self.found += [n for i, n in enumerate(names) if i not in wrong] if wrong else names
+        for name, values in columned.items():
+            if name in self.texts:
+                self.texts[name].add(values)
+            elif name in self.columns:
+                self.columns[name] += values
+            else:
+                self.columns[name] = values
+
+    def finish(self, names: Sequence[str], *, size: int, started: int) -> None:
+        """Write what is said about the part.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Of all files of the part, those kept out among them.
+        size, started : int
+            Bytes of the files, and the time before the first was read: what a resumed import compares.
+        """
+        texts = {}
+        for name, writer in self.texts.items():
+            texts[name] = writer.close()
+            self.columns[f"{name}@start"], self.columns[f"{name}@bytes"] = writer.start, writer.size
+        self.columns["_file"] = self.found
+        encoded = orjson.dumps(self.columns)
+        digest = hashlib.sha256(encoded)
+        for name, (_, sha256) in texts.items():
+            digest.update(f"{name}\x1f{sha256}".encode())
+        about = {
+            "names": names_digest(names), "size": size, "started": started, "rows": len(self.found), "texts": texts,
+            "kept_out": self.kept_out, "digest": digest.hexdigest(), "keys": example_keys(self.table, self.found),
+        }  # fmt: skip
+        # Columns and what is said about them, as two lines of one file, so that neither is there without the other.
+        target = self.out / f"{self.number:05d}.json"
+        temporary = target.with_suffix(".making")
+        with temporary.open("wb") as file:
+            file.write(orjson.dumps(about))
+            file.write(b"\n")
+            file.write(encoded)
+        temporary.replace(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """In place of a record that could not be read."""
+
+    why: str
 
 
 def names_digest(names: Sequence[str]) -> str:
@@ -142,8 +158,8 @@ def names_digest(names: Sequence[str]) -> str:
 
 def example_keys(table: str, names: Sequence[str]) -> list[int]:
     """(n,) 63-bit numbers, each a hash of table and name: they order rows by nothing that could give a label away."""
-    blake2b, from_bytes, key = hashlib.blake2b, int.from_bytes, hashlib.sha256(table.encode()).digest()
-    return [from_bytes(blake2b(n.encode(), digest_size=8, key=key).digest(), "big") >> 1 for n in names]
+    blake2b, from_bytes, person = hashlib.blake2b, int.from_bytes, hashlib.sha256(table.encode()).digest()[:16]
+    return [from_bytes(blake2b(n.encode(), digest_size=8, person=person).digest(), "big") >> 1 for n in names]
 
 
 @contextmanager
@@ -158,40 +174,37 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _read(folder: str, names: Sequence[str]) -> tuple[list[Any], dict[int, str], int]:
-    """Parsed files, those that could not be parsed and why, and the bytes read."""
-    records: list[Any] = []
-    unread: dict[int, str] = {}
+def _read(folder: str, names: Sequence[str], part: PartWriter) -> int:
+    """Parse files and hand them over; the bytes read come back."""
     size = 0
     buffer = bytearray(1 << 20)
     view, buffers = memoryview(buffer), [buffer]
     opened, read, close, loads = os.open, os.readv, os.close, orjson.loads
     at, flags = opened(folder, os.O_RDONLY), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        for i, name in enumerate(names):
-            try:
-                # A link could lead anywhere on this machine, and a named pipe keep us waiting; a checkout has none.
-                file = opened(name, flags, dir_fd=at)
-            except OSError as error:
-                unread[i] = f"cannot be opened: {error.strerror}"
-                records.append(None)
-                continue
-            try:
-                n = read(file, buffers)
-                data: Any = view[:n]
-                if n == len(buffer):
-                    data = _rest(file, bytes(buffer))
-                    n = len(data)
-                size += n
-                records.append(loads(data))
-            except (OSError, ValueError) as error:
-                unread[i] = _why_not_json(bytes(data)) if isinstance(error, ValueError) else f"{error.strerror}"
-                records.append(None)
-            finally:
-                close(file)
+        for first in range(0, len(names), BATCH):
+            batch = names[first : first + BATCH]
+            records: list[Any] = []
+            for name in batch:
+                data: Any = b""
+                try:
+                    # A link could lead anywhere on this machine, and a named pipe keep us waiting; a checkout has none.
+                    file = opened(name, flags, dir_fd=at)
+                    try:
+                        n = read(file, buffers)
+                        data = view[:n] if n < len(buffer) else _rest(file, bytes(buffer))
+                    finally:
+                        close(file)
+                    size += len(data)
+                    records.append(loads(data))
+                except OSError as error:
+                    records.append(Unread(f"cannot be read: {error.strerror}"))
+                except ValueError:
+                    records.append(Unread(_why_not_json(bytes(data))))
+            part.add(batch, records)
     finally:
         close(at)
-    return records, unread, size
+    return size
 
 
 def _rest(file: int, start: bytes) -> bytes:
@@ -216,51 +229,55 @@ def _why_not_json(data: bytes) -> str:
     return "not strict JSON: a lone surrogate, NaN, or a number beyond 64 bits"
 
 
-def _write_texts(path: Path, values: Sequence[str | None]) -> tuple[dict[str, list[int | None]], tuple[int, str]]:
-    """Write texts one after another, and say where each is.
+class _TextWriter:
+    """Texts written one after another, and where each is.
 
     A text that begins like the one before it is not written again: prefixes of one rollout, sorted by name, follow
     from the longest to the shortest, and make more than half of task 1's text.
 
-    Returns
-    -------
-    placed : dict of str to list
-        ``start`` and ``bytes`` (None for absent) and ``tail``, a checksum over the text's last characters.
-    about : (int, str)
-        Size and sha256 of the file.
+    Attributes
+    ----------
+    start, size : list of int or None
+        Where each text is, in bytes; None for absent.
     """
-    start: list[int | None] = []
-    size: list[int | None] = []
-    tail: list[int | None] = []
-    at = end = held = 0
-    last = ""
-    digest = hashlib.sha256()
-    pending: list[bytes] = []
-    crc32 = zlib.crc32
-    with path.open("wb") as file:
+
+    def __init__(self, path: Path) -> None:
+        self.start: list[int | None] = []
+        self.size: list[int | None] = []
+        self._file = path.open("wb")
+        self._digest = hashlib.sha256()
+        self._last = ""
+        self._at = self._end = self._held = 0
+
+    def add(self, values: Sequence[str | None]) -> None:
+        """Write some texts."""
+        last, at, end, held = self._last, self._at, self._end, self._held
+        pending: list[bytes] = []
+        start, size = self.start, self.size
         for value in values:
             if value is None:
                 start.append(None)
                 size.append(None)
-                tail.append(None)
                 continue
-            if start and last.startswith(value):
+            if last.startswith(value):
                 n = len(value)
                 if not value.isascii():
                     # Encode the shorter of the text and what it leaves away.
                     n = held - len(last[n:].encode()) if 2 * n > len(last) else len(value.encode())
             else:
                 data = value.encode()
-                digest.update(data)
                 pending.append(data)
                 at, n, last = end, len(data), value
                 end += n
                 held = n
-                if len(pending) == 64:
-                    file.write(b"".join(pending))
-                    pending.clear()
             start.append(at)
             size.append(n)
-            tail.append(crc32(value[-TAIL:].encode()))
-        file.write(b"".join(pending))
-    return {"start": start, "bytes": size, "tail": tail}, (end, digest.hexdigest())
+        written = b"".join(pending)
+        self._digest.update(written)
+        self._file.write(written)
+        self._last, self._at, self._end, self._held = last, at, end, held
+
+    def close(self) -> tuple[int, str]:
+        """Size and sha256 of the file."""
+        self._file.close()
+        return self._end, self._digest.hexdigest()

@@ -15,7 +15,7 @@ import orjson
 from filelock import FileLock
 
 from lmassay.cot.download import download, is_commit
-from lmassay.cot.parts import BLOCK, TableJob, names_digest, write_part
+from lmassay.cot.parts import BLOCK, PartWriter, TableJob, names_digest
 from lmassay.cot.sources import STRAY, FoundTable, Source, find_tables, is_archive, unpack
 from lmassay.cot.store import StoredTable, assemble, read_manifest, store_folder, write_manifest
 from lmassay.cot.tasks import tasks
@@ -212,7 +212,7 @@ def _start(found: FoundTable, work: Path) -> _Started:
         frame, kept_out = _read_export(found.path)
         names = frame["_file"].to_list()
     else:
-        names = sorted(e.name for e in found.path.iterdir() if e.name.endswith(".json"))
+        names = list(found.names)
     job = TableJob(found.table, found.fields, str(found.path), names, str(out))
     with write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -267,10 +267,9 @@ def _parts_of_parquet(s: _Started, done: Callable[[], None]) -> None:
         begun = time.time_ns()
         rows = s.frame.slice(number * BLOCK, BLOCK).to_dicts()
         records = [{k: _plain(v, kinds.get(k)) for k, v in r.items() if v is not None and k != "_file"} for r in rows]
-        write_part(
-            s.found.table, s.found.fields, s.out, number, s.job.block(number), records,
-            size=s.found.path.stat().st_size, started=begun,
-        )  # fmt: skip
+        part = PartWriter(s.found.table, s.found.fields, s.out, number)
+        part.add(s.job.block(number), records)
+        part.finish(s.job.block(number), size=s.found.path.stat().st_size, started=begun)
         done()
 
 

@@ -76,6 +76,8 @@ def _misfitting_keys(records: Sequence[Any], fields: Sequence[Field]) -> dict[in
     names = {f.name for f in fields}
     required = {f.name for f in fields if not f.optional}
     misfits: dict[int, str] = {}
+    if set(map(type, records)) <= {dict} and all(required <= set(shape) <= names for shape in set(map(tuple, records))):
+        return misfits
     for i, record in enumerate(records):
         if type(record) is not dict:
             misfits[i] = "not a JSON object"

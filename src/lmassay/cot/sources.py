@@ -44,6 +44,8 @@ class FoundTable:
         A folder of JSON files, or a Parquet file.
     expected : int
         Records of the release.
+    names : tuple of str
+        The JSON files of a folder, sorted.
     """
 
     table: str
@@ -51,6 +53,7 @@ class FoundTable:
     question: str
     path: Path
     expected: int
+    names: tuple[str, ...] = ()
 
     @property
     def is_parquet(self) -> bool:
@@ -135,18 +138,26 @@ def _checkout(datasets: Path, tasks: tuple[CotTask, ...]) -> Source:
     changed = {w[0].number for w in _wanted(tasks, "post") if w[0].number in (1, 2)}
     wanted = {k: w for k, w in described.items() if k[0] not in changed}
     wanted |= {(w[0].number, w[1], w[2]): w for w in _wanted(tasks, layout)}
-    known: set[Path] = set()
+    known: set[str] = set()
+    strays: list[str] = []
     for task, role, folder, fields, expected in wanted.values():
         model = models.get(task.number)
         base = datasets / str(task.number) / "prompts" if role == "prompts" else model
         path = None if base is None else base / folder if folder else base
         id_ = table_id(layout, task.number, folder, role)
         if path is not None and path.is_dir():
-            tables.append(FoundTable(id_, fields, _question(task), path, expected))
-            known.add(path)
+            # Listed once: there are tens of thousands.
+            listed = sorted(os.listdir(path))  # noqa: PTH208
+            names = tuple(name for name in listed if name.endswith(".json"))
+            if len(names) < len(listed):
+                strays += [f"{path.relative_to(datasets)}/{name}" for name in listed if not name.endswith(".json")]
+            tables.append(FoundTable(id_, fields, _question(task), path, expected, names))
+            known.add(str(path))
         else:
             missing.append(id_)
-    return Source("checkout", (layout,), tuple(tables), tuple(missing), _strays(datasets, known))
+    return Source(
+        "checkout", (layout,), tuple(tables), tuple(missing), tuple(sorted(strays + _outside(datasets, known)))
+    )
 
 
 def _of(models: dict[int, Path | None], number: int) -> Path:
@@ -169,15 +180,13 @@ def _model_folder(task: Path) -> Path | None:
     return found[0] if found else None
 
 
-def _strays(datasets: Path, known: set[Path]) -> tuple[str, ...]:
-    """Files outside the folders of tables, and in them those that are no JSON."""
-    strays = []
-    for folder, _, files in os.walk(datasets):
-        inside = Path(folder) in known
-        strays += [
-            str((Path(folder) / f).relative_to(datasets)) for f in files if not inside or not f.endswith(".json")
-        ]
-    return tuple(sorted(strays))
+def _outside(datasets: Path, known: set[str]) -> list[str]:
+    """Files outside the folders of tables."""
+    found = []
+    for folder, inner, files in os.walk(datasets):
+        inner[:] = [i for i in inner if os.path.join(folder, i) not in known]  # noqa: PTH118
+        found += [str((Path(folder) / name).relative_to(datasets)) for name in files]
+    return found
 
 
 def _export(root: Path, tasks: tuple[CotTask, ...]) -> Source:

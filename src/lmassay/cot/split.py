@@ -158,7 +158,7 @@ def _status(
         field = next(f for f in split.fields if f.name == shown.field)
         if field.is_text:
             sizes[shown.kind] = frame[f"{field.name}@bytes"].fill_null(0).to_numpy()
-            alike += [pl.col(f"{field.name}@bytes"), pl.col(f"{field.name}@tail")]
+            alike.append(pl.col(f"{field.name}@bytes"))
         elif field.kind in ("messages", "options"):
             texts = pl.col(field.name).list.eval(pl.element().struct.field("text")).list.join("\x1f")
             alike.append(texts.hash())

@@ -266,7 +266,7 @@ def _types(fields: Sequence[Field]) -> dict[str, Any]:
     types: dict[str, Any] = {}
     for field in fields:
         if field.is_text:
-            types |= {f"{field.name}@start": pl.Int64, f"{field.name}@bytes": pl.Int64, f"{field.name}@tail": pl.UInt32}
+            types |= {f"{field.name}@start": pl.Int64, f"{field.name}@bytes": pl.Int64}
         else:
             types[field.name] = of[field.kind]
     return types | {"_file": pl.String}
