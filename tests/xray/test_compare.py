@@ -89,3 +89,19 @@ def test_a_family_only_one_run_has_is_absent_and_not_zero(runs, edited):
 def test_one_run_is_no_comparison(runs, count):
     with pytest.raises(LmassayError, match="bad-request: compare needs two or more runs"):
         compare_runs(runs[:count])
+
+
+def test_two_models_each_under_its_own_tuned_lens_may_be_compared_and_not_with_the_logit_lens(runs, edited, tmp_path):
+    def under(name, lens):
+        made = edited(("convention", "lens"), lens)
+        made.rename(tmp_path / name)
+        return tmp_path / name
+
+    mine, theirs, other = (
+        under(n, lens) for n, lens in (("a", {"tuned": "aa"}), ("b", {"tuned": "bb"}), ("c", "logit"))
+    )
+    table = compare_runs([mine, theirs])
+    assert table["convention"]["lens"] == "tuned"
+    assert [run["lens"] for run in table["runs"]] == [{"tuned": "aa"}, {"tuned": "bb"}]
+    with pytest.raises(LmassayError, match="differ in lens: tuned and logit"):
+        compare_runs([mine, other])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Model, Revision
+from lmassay.cli.progress import shown
 
 app = typer.Typer(
     help="Models: what there is, and whether it can be measured.", no_args_is_help=True, rich_markup_mode=None
@@ -55,3 +59,49 @@ def check(
         print_check(opened.name, opened.anatomy.family, opened.packing, opened.numerics, rows)
     if any(row.exceeds for row in rows):
         raise typer.Exit(FINDING)
+
+
+@app.command()
+def fit_lens(
+    model: Model,
+    text: Annotated[Path, typer.Option(help="Plain UTF-8 text to fit on; its end is held out.")],
+    steps: Annotated[int, typer.Option(help="Of stochastic gradient descent.")] = 100,
+    tokens_per_step: Annotated[int, typer.Option(help="Tokens a step is averaged over.")] = 512,
+    lr: Annotated[float, typer.Option(help="Learning rate, falling to zero in a straight line.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the order of the text and the intervals.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Lens folder; by default the place in the cache that --lens tuned reads.")
+    ] = None,
+    revision: Revision = None,
+    device: Device = None,
+    dtype: Annotated[str | None, typer.Option(help="float32 (default), float64, bfloat16 or float16.")] = None,
+    accept_license: AcceptLicense = False,
+    allow_pickle: AllowPickle = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a tuned lens: a translator per depth that brings its distribution near the model's own.
+
+    Stopped anywhere, the same command goes on where it stopped. Prints the divergence on held-out text per depth.
+    """
+    from lmassay.models.fit_lens import FitSettings, fit_lens
+    from lmassay.models.lens_text import read_text
+    from lmassay.models.open import open_model
+    from lmassay.models.tuned_lens import kept_folder
+    from lmassay.reports.lenses import print_fit
+
+    settings = FitSettings(steps, tokens_per_step, lr, seed)
+    content = read_text(text)
+    print(f"opening {model}", file=sys.stderr)
+    opened = open_model(
+        model, revision=revision, device=device, dtype=dtype, accept_license=accept_license, allow_pickle=allow_pickle
+    )
+    with shown("fitting") as progress:
+        result = fit_lens(
+            opened, content, out or kept_folder(opened), settings, replace_other=out is None, progress=progress
+        )
+    if result.resumed_step:
+        print(f"{result.resumed_step} of {steps} steps were already done", file=sys.stderr)
+    if as_json:
+        typer.echo(json.dumps(result.to_dict(), indent=1))
+        return
+    print_fit(opened.name, result)

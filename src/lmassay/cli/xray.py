@@ -58,6 +58,9 @@ def run(
     depths: Annotated[
         str, typer.Option(help="paper, or distinct: without the last block, which repeats final.")
     ] = "paper",
+    lens: Annotated[
+        str, typer.Option(help="logit, tuned (the one that models fit-lens keeps for MODEL), or a tuned lens's folder.")
+    ] = "logit",
     span: Annotated[int, typer.Option(help="Consecutive depths that make a winning span stable.")] = 2,
     over_length: Annotated[str, typer.Option(help="error or skip: prompts longer than the context.")] = "error",
     batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one forward pass.")] = None,
@@ -71,6 +74,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Measure a model: options scored at every depth, held against relabelled, broken, swapped and reworded prompts."""
+    from lmassay.models.lens_name import check_lens_name
     from lmassay.xray.batteries import load_battery
     from lmassay.xray.run import Settings, run_xray
 
@@ -86,12 +90,14 @@ def run(
         batch_tokens=batch_tokens,
     )
     chosen = load_battery(battery, seed=seed)
+    check_lens_name(lens)
 
     def open_it() -> LanguageModel:
         from lmassay.models.open import open_model
+        from lmassay.models.tuned_lens import with_lens
 
         print(f"opening {model}", file=sys.stderr)
-        return open_model(
+        opened = open_model(
             model,
             revision=revision,
             device=device,
@@ -100,8 +106,10 @@ def run(
             allow_pickle=allow_pickle,
             accept_license=accept_license,
         )
+        return with_lens(opened, lens)
 
-    path = out or default_out("xray", Path(model).name, revision or "", Path(battery).name)
+    through = "" if lens == "logit" else f"{Path(lens).name}-lens"
+    path = out or default_out("xray", Path(model).name, revision or "", Path(battery).name, through)
     command = " ".join(["lmassay", *sys.argv[1:]])
     with shown("scoring") as progress:
         result = run_xray(open_it, chosen, path, settings, command=command, progress=progress)

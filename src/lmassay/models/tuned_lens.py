@@ -22,13 +22,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from lmassay.errors import LmassayError
+from lmassay.models.lens_name import LOGIT, TUNED, check_lens_name
 from lmassay.models.readout import readout_dtype
 from lmassay.storage.cache import cache_folder
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
 
-LOGIT, TUNED = "logit", "tuned"
 CONFIG, PARAMETERS, PICKLED = "config.json", "params.safetensors", "params.pt"
 LENS_TYPE = "linear_tuned_lens"
 _KEY = re.compile(r"(\d+)\.(weight|bias)")
@@ -87,18 +87,6 @@ def translated(model: LanguageModel, states: Tensor, depth: int) -> Tensor:
         return states
     rows = states.to(model.anatomy.head.weight.device, readout_dtype(model))
     return rows + torch.nn.functional.linear(rows, lens.weight[depth].to(rows), lens.bias[depth].to(rows))
-
-
-def check_lens_name(lens: str) -> None:
-    """Refuse what can be no lens before a model is opened for it.
-
-    Raises
-    ------
-    LmassayError
-        ``bad-request``.
-    """
-    if lens not in (LOGIT, TUNED) and not Path(lens).expanduser().is_dir():
-        raise LmassayError("bad-request", f"no lens folder {lens!r}", f"--lens is {LOGIT}, {TUNED} or a folder")
 
 
 def kept_folder(model: LanguageModel) -> Path:
