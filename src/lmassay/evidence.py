@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lmassay.measures.intervals import FEW, FEWEST, Resampling, interval
+from lmassay.measures.intervals import FEW, FEWEST, Resampling, interval, percentile_interval
 
 ALPHA = 0.05
 #: Differences too small to matter, by metric: what `fails` must stay under.
@@ -99,6 +99,57 @@ def paired_evidence(
         p_holm=None,
         n=len(difference),
         n_clusters=resampling.n_clusters,
+        margin=MARGINS[metric],
+    )
+
+
+def unpaired_evidence(
+    signal: str,
+    control: str,
+    metric: str,
+    signal_values: ArrayLike,
+    control_values: ArrayLike,
+    resampling: Resampling,
+) -> Evidence:
+    """Compare two measurements that were not taken on the same units, such as the tasks each condition lost.
+
+    Both means are taken anew in every resample of whole clusters; resamples in which one has no unit are left out.
+
+    Parameters
+    ----------
+    signal_values, control_values : (n,) float
+        In the order of the resampling's units; NaN where a unit was not measured.
+    """
+    first, second = np.asarray(signal_values, np.float64), np.asarray(control_values, np.float64)
+    have = [~np.isnan(values) for values in (first, second)]
+    if not have[0].any() or not have[1].any():
+        return no_evidence(signal, control, metric, "no data")
+    n_clusters = min(resampling.n_clusters_of(there) for there in have)
+    means = [float(v[there].mean()) for v, there in zip((first, second), have, strict=True)]
+    low = high = p = None
+    if n_clusters >= FEW:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            drawn = [
+                resampling.means(np.nan_to_num(v)) / resampling.means(there)
+                for v, there in zip((first, second), have, strict=True)
+            ]
+        difference = drawn[0] - drawn[1]
+        difference = difference[np.isfinite(difference)]
+        low, high = percentile_interval(difference)
+        p = bootstrap_p(difference)
+    return Evidence(
+        signal=signal,
+        control=control,
+        metric=metric,
+        signal_value=means[0],
+        control_value=means[1],
+        difference=means[0] - means[1],
+        low=low,
+        high=high,
+        p=p,
+        p_holm=None,
+        n=int((have[0] | have[1]).sum()),
+        n_clusters=n_clusters,
         margin=MARGINS[metric],
     )
 

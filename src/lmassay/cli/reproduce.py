@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmassay.cli.options import Device, Json
-from lmassay.cli.progress import shown
+from lmassay.cli.progress import shown_stages
 from lmassay.errors import FAILED_PART_WAY
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def reproduce(
         return open_model(source, device=device)
 
     checkpoints = chosen(only or ())
-    with shown("scoring") as progress:
+    with shown_stages() as progress:
         document = run_all(
             checkpoints,
             out,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Model, Revision
-from lmassay.cli.progress import shown
+from lmassay.cli.progress import shown_stages
 from lmassay.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def run(
     battery: Battery = "core50",
     protocol: Annotated[str, typer.Option(help="multi-token, first-token or first-distinct-token.")] = "multi-token",
     phases: Annotated[
-        str, typer.Option(help="Comma-separated: real, controls, paraphrase.")
+        str,
+        typer.Option(help="Comma-separated: real, controls, paraphrase, patching, ablation, geometry; or all."),
     ] = "real,controls,paraphrase",
     chat: Annotated[bool, typer.Option("--chat", help="Put the prompt as user turn of the chat template.")] = False,
     revision: Revision = None,
@@ -63,6 +64,11 @@ def run(
     ] = "logit",
     span: Annotated[int, typer.Option(help="Consecutive depths that make a winning span stable.")] = 2,
     over_length: Annotated[str, typer.Option(help="error or skip: prompts longer than the context.")] = "error",
+    ablation: Annotated[str, typer.Option(help="mean, zero or resample: what an ablated output becomes.")] = "mean",
+    heads: Annotated[bool, typer.Option("--heads", help="Ablate single attention heads too.")] = False,
+    prior: Annotated[
+        str, typer.Option(help="edited or clean: whether the neutral prompt is patched and ablated alike.")
+    ] = "edited",
     batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one forward pass.")] = None,
     seed: Seed = 0,
     accept_license: AcceptLicense = False,
@@ -87,6 +93,9 @@ def run(
         engine=engine,
         over_length=over_length,
         seed=seed,
+        ablation=ablation,
+        heads=heads,
+        prior=prior,
         batch_tokens=batch_tokens,
     )
     chosen = load_battery(battery, seed=seed)
@@ -111,7 +120,7 @@ def run(
     through = "" if lens == "logit" else f"{Path(lens).name}-lens"
     path = out or default_out("xray", Path(model).name, revision or "", Path(battery).name, through)
     command = " ".join(["lmassay", *sys.argv[1:]])
-    with shown("scoring") as progress:
+    with shown_stages() as progress:
         result = run_xray(open_it, chosen, path, settings, command=command, progress=progress)
     if result.resumed_shards:
         print(f"{result.resumed_shards} of {result.n_shards} units were already done", file=sys.stderr)

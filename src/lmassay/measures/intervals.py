@@ -105,6 +105,10 @@ class Resampling:
             found[start : start + _CHUNK] = (times @ sums) / (times @ self._sizes)
         return found
 
+    def n_clusters_of(self, there: ArrayLike) -> int:
+        """Clusters with at least one of the (n,) units that are `there`."""
+        return len(np.unique(self._cluster_of[np.asarray(there, np.bool_)]))
+
     def cluster_means(self, values: ArrayLike) -> Floats:
         """(n,) values -> (n_clusters,) means, clusters in the order of their names."""
         sums = np.bincount(self._cluster_of, np.asarray(values, np.float64))

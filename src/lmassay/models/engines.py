@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lmassay.models.lens import target_log_probs
 from lmassay.models.readout import lens_logits
+from lmassay.models.rows import block_masked, edges_of
 from lmassay.models.trace import Batch, trace
 from lmassay.models.tree import Continuations, Plan, Tree, plan
 from lmassay.models.tuned_lens import translated
@@ -51,11 +52,15 @@ def score(
     """
     if engine == PLAIN:
         return [_plain(model, request) for request in requests]
-    longest = max((len(r.context) + max(map(len, r.targets)) - 1 for r in requests), default=0)
-    fits = model.window is None or longest <= model.window
-    if engine == PACKED and model.packing and fits:
+    if engine == PACKED and packs(model, requests):
         return _packed(model, requests, batch_tokens)
     return _cached(model, requests, batch_tokens)
+
+
+def packs(model: LanguageModel, requests: Sequence[Continuations]) -> bool:
+    """Whether branches may share a row: the model allows it and no sequence is longer than a sliding window."""
+    longest = max((len(r.context) + max(map(len, r.targets)) - 1 for r in requests), default=0)
+    return model.packing and (model.window is None or longest <= model.window)
 
 
 def _plain(model: LanguageModel, request: Continuations) -> TargetScores:
@@ -88,7 +93,7 @@ def _gather(plan_: Plan, by_edge: NDArray[np.float64]) -> TargetScores:
     return [np.ascontiguousarray(by_edge[:, list(path)].T) for path in plan_.paths]
 
 
-def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
     """Indices grouped by length, longest first, so that padding is little and the first batch the largest."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
@@ -104,7 +109,7 @@ def _packed(model: LanguageModel, requests: Sequence[Continuations], batch_token
     plans = [plan(request, min(ROW_NODES, batch_tokens)) for request in requests]
     values = [np.full((model.n_blocks + 1, p.n_edges), np.nan) for p in plans]
     trees = [(at, tree) for at, p in enumerate(plans) for tree in p.trees]
-    for batch in _batches([len(tree) for _, tree in trees], batch_tokens):
+    for batch in batches([len(tree) for _, tree in trees], batch_tokens):
         members = [trees[i] for i in batch]
         states, context, target = run_rows(model, [tree for _, tree in members])
         found = target_log_probs(model, states, context, target).numpy()
@@ -121,29 +126,9 @@ def run_rows(model: LanguageModel, trees: Sequence[Tree]) -> tuple[torch.Tensor,
 
     Returns the states (n_blocks + 1, n_contexts, d_model), and each edge's context and target.
     """
-    width = max(map(len, trees))
-    ids = np.zeros((len(trees), width), dtype=np.int64)
-    positions = np.zeros_like(ids)
-    visible = np.zeros((len(trees), 1, width, width), dtype=bool)
-    visible[:, 0, np.arange(width), np.arange(width)] = True
-    rows: list[int] = []
-    cols: list[int] = []
-    contexts: list[NDArray[np.int64]] = []
-    for row, tree in enumerate(trees):
-        n = len(tree)
-        ids[row, :n], positions[row, :n] = tree.tokens, tree.positions
-        visible[row, 0, :n, :n] = tree.visible()
-        nodes, edge_context = np.unique(tree.edge_node, return_inverse=True)
-        contexts.append(edge_context + len(rows))
-        rows.extend([row] * len(nodes))
-        cols.extend(nodes.tolist())
-    mask = torch.zeros(visible.shape, dtype=model.dtype).masked_fill_(~torch.from_numpy(visible), -torch.inf)
-    batch = Batch(
-        torch.from_numpy(ids).to(model.device), mask.to(model.device), torch.from_numpy(positions).to(model.device)
-    )
-    seen = trace(model, batch, torch.tensor(rows), torch.tensor(cols), range(model.n_blocks + 1))
-    target = np.concatenate([tree.edge_target for tree in trees])
-    return seen.states, torch.from_numpy(np.concatenate(contexts)), torch.from_numpy(target)
+    edges = edges_of(trees)
+    seen = trace(model, block_masked(model, trees), edges.rows, edges.cols, range(model.n_blocks + 1))
+    return seen.states, edges.context, edges.target
 
 
 def _cached(model: LanguageModel, requests: Sequence[Continuations], batch_tokens: int) -> list[TargetScores]:
@@ -195,7 +180,7 @@ def _run_cached(
     seen = trace(model, Batch(ids, torch.ones_like(ids), position), rows, last, depths, cache=cache)
     _read(model, seen.states, [(i, n_context - 1) for i in range(len(requests))], trees, values)
     branches = [(i, path) for i, tree in enumerate(trees) for path in _leaf_paths(tree, n_context)]
-    for batch in _batches([n_context + len(path) for _, path in branches], batch_tokens):
+    for batch in batches([n_context + len(path) for _, path in branches], batch_tokens):
         members = [branches[i] for i in batch]
         width = max(len(path) for _, path in members)
         ids = torch.zeros(len(members), width, dtype=torch.int64)

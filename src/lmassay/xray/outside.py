@@ -72,7 +72,7 @@ def score_file(
         )  # fmt: skip
         scores = compute_scores(scored, seed=seed, depths=depths)
         tables = write_tables(out, scored, scores)
-        document = scores_document(scores, folder.record)
+        document = scores_document(scores, {}, folder.record)
         write_json(out / SCORES, document)
         folder.finish(tables, counts=document["counts"], skipped={})
     return document

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lmassay.errors import LmassayError, nearest
+from lmassay.evidence import judged
 from lmassay.storage.atomic import write_json
 from lmassay.storage.runs import PARTS, SCORES, RunFolder, check_tables, claimed, read_scores
+from lmassay.xray.ablation import KINDS, MEAN
 from lmassay.xray.collect import Values, collect
 from lmassay.xray.options import NEUTRAL_PROMPT, PROTOCOLS, PromptStyle, Protocol
-from lmassay.xray.plan import PHASES, RunPlan, items_of, plan_run
+from lmassay.xray.phase import Measuring, PhaseScores
+from lmassay.xray.phases import ALL, DEFAULT, LATER, PHASES, measure_phase, summarised
+from lmassay.xray.plan import RunPlan, items_of, plan_run
 from lmassay.xray.psi import SPAN
 from lmassay.xray.scores import XRayScores, compute_scores
 from lmassay.xray.tables import read_tables, write_tables
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
+    from lmassay.xray.scored import ScoredBattery
     from lmassay.xray.task import Battery
 
 ENGINES = ("packed", "cached", "plain")
@@ -29,8 +35,10 @@ DEPTHS = ("paper", "distinct")
 OVER_LENGTH = ("error", "skip")
 SUITE = "xray"
 
-#: Called with (shards done, shards in all) after every shard.
-Progress = Callable[[int, int], None]
+PRIORS = ("edited", "clean")
+
+#: Called with (phase, shards done, shards in all) after every shard.
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +48,52 @@ class Settings:
     Attributes
     ----------
     phases : tuple of str
-        Out of ``real``, ``controls``, ``paraphrase``. A headline score needs all of them; without, it is undefined.
+        Out of ``real``, ``controls``, ``paraphrase``, ``patching``, ``ablation``, ``geometry``, or ``all``. A headline
+        score needs the first three; without, it is undefined.
     depths : {"paper", "distinct"}
     span : int
         Consecutive distinct depths that make a winning span stable.
+    ablation : {"mean", "zero", "resample"}
+        What takes the place of an ablated component's output.
+    heads : bool
+        Ablate single attention heads too.
+    prior : {"edited", "clean"}
+        Whether the neutral prompt is patched and ablated as the task is.
     batch_tokens : int or None
         Tokens of one forward pass; changes speed and memory, and numbers only within rounding.
     """
 
     protocol: Protocol = "multi-token"
-    phases: tuple[str, ...] = PHASES
+    phases: tuple[str, ...] = DEFAULT
     chat: bool = False
     depths: str = "paper"
     span: int = SPAN
     engine: str = "packed"
     over_length: str = "error"
     seed: int = 0
+    ablation: str = MEAN
+    heads: bool = False
+    prior: str = "edited"
     batch_tokens: int | None = None
 
     def __post_init__(self) -> None:
+        if ALL in self.phases:
+            object.__setattr__(self, "phases", PHASES)
         for name, value, known in (
             ("protocol", self.protocol, PROTOCOLS),
             ("depths", self.depths, DEPTHS),
             ("engine", self.engine, ENGINES),
             ("over-length", self.over_length, OVER_LENGTH),
+            ("ablation", self.ablation, KINDS),
+            ("prior", self.prior, PRIORS),
             *(("phase", phase, PHASES) for phase in self.phases),
         ):
             if value not in known:
                 raise LmassayError("bad-request", f"unknown {name} {value!r}", nearest(value, known))
         if "real" not in self.phases:
             raise LmassayError("bad-request", "a run without the real phase measures nothing", "add real to --phases")
+        if self.heads and "ablation" not in self.phases:
+            raise LmassayError("bad-request", "--heads is of the ablation phase", "add ablation to --phases")
         if self.span < 1 or (self.batch_tokens is not None and self.batch_tokens < 1):
             raise LmassayError("bad-request", "--span and --batch-tokens are positive", "leave them out for defaults")
 
@@ -140,13 +164,23 @@ def run_xray(
             return RunResult(out, read_scores(out), len(plan.shards), len(plan.shards))
         opened = time.perf_counter()
         try:
-            values, resumed = _score_shards(model, plan, folder, settings, progress)
+            scored, resumed = _scored(model, plan, folder, settings, progress)
             scored_at = time.perf_counter()
-            scored = collect(plan, values, model.depths, settings.protocol)
             scores = compute_scores(scored, seed=settings.seed, span=settings.span, depths=settings.depths)
             tables = write_tables(out, scored, scores)
-            document = scores_document(scores, folder.record)
+            statistics = time.perf_counter() - scored_at
+            later: dict[str, float] = {}
+            for name in LATER:
+                if name in settings.phases:
+                    start = time.perf_counter()
+                    measuring = _measuring(name, model, plan, scores, folder, settings, progress)
+                    tables = (*tables, measure_phase(name, measuring, out))
+                    later[f"{name}_s"] = round(time.perf_counter() - start, 2)
+            start = time.perf_counter()
+            phases = summarised(settings.phases, out, scored, scores.decided, settings.seed)
+            document = scores_document(scores, phases, folder.record)
             write_json(out / SCORES, document)
+            statistics += time.perf_counter() - start
         except KeyboardInterrupt:
             folder.update(status="interrupted")
             raise
@@ -160,16 +194,25 @@ def run_xray(
             timings={
                 "open_s": round(opened - began, 2),
                 "score_s": round(scored_at - opened, 2),
-                "statistics_s": round(time.perf_counter() - scored_at, 2),
+                **later,
+                "statistics_s": round(statistics, 2),
             },
         )
         return RunResult(out, document, resumed, len(plan.shards))
 
 
-def scores_document(scores: XRayScores, record: dict[str, Any]) -> dict[str, Any]:
+def scores_document(scores: XRayScores, phases: Mapping[str, PhaseScores], record: dict[str, Any]) -> dict[str, Any]:
     """The content of ``scores.json``; what the run's record has to say stands first among the notices."""
     document = {"schema_version": 1, "suite": SUITE, "identity": record["identity"], **scores.to_dict()}
-    return document | {"notices": [*record.get("notices", []), *document["notices"]]}
+    rows = judged([row for phase in phases.values() for row in phase.evidence])
+    figures = {name: e.to_dict() for phase in phases.values() for name, e in phase.scores.items()}
+    notices = [notice for phase in phases.values() for notice in phase.notices]
+    return document | {
+        "evidence": [*document["evidence"], *(row.to_dict() for row in rows)],
+        "scores": document["scores"] | figures,
+        "phases": {name: dict(phase.details) for name, phase in phases.items()},
+        "notices": [*record.get("notices", []), *document["notices"], *notices],
+    }
 
 
 def rescored(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +223,8 @@ def rescored(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     scores = compute_scores(
         scored, seed=settings["seed"], span=settings["span"], depths=settings["depths"], labels=labels
     )
-    return scores_document(scores, record)
+    phases = summarised(settings["phases"], folder, scored, scores.decided, settings["seed"])
+    return scores_document(scores, phases, record)
 
 
 def _identity(model: LanguageModel, battery: Battery, settings: Settings) -> dict[str, Any]:
@@ -208,6 +252,37 @@ def _about(model: LanguageModel, style: PromptStyle) -> dict[str, Any]:
     }
 
 
+def _measuring(
+    name: str,
+    model: LanguageModel,
+    plan: RunPlan,
+    scores: XRayScores,
+    folder: RunFolder,
+    settings: Settings,
+    progress: Progress | None,
+) -> Measuring:
+    from lmassay.models.engines import BATCH_TOKENS
+    from lmassay.storage.parts import Parts
+
+    return Measuring(
+        model=model,
+        plan=plan,
+        decided=scores.decided,
+        seed=settings.seed,
+        batch_tokens=settings.batch_tokens or BATCH_TOKENS,
+        options={"ablation": settings.ablation, "heads": settings.heads, "prior": settings.prior},
+        parts=lambda columns: Parts(folder.path / PARTS / name, columns),
+        progress=None if progress is None else partial(progress, name),
+    )
+
+
+def _scored(
+    model: LanguageModel, plan: RunPlan, folder: RunFolder, settings: Settings, progress: Progress | None
+) -> tuple[ScoredBattery, int]:
+    values, resumed = _score_shards(model, plan, folder, settings, progress)
+    return collect(plan, values, model.depths, settings.protocol), resumed
+
+
 def _score_shards(
     model: LanguageModel, plan: RunPlan, folder: RunFolder, settings: Settings, progress: Progress | None
 ) -> tuple[Values, int]:
@@ -231,7 +306,7 @@ def _score_shards(
             resumed += 1
         values.update(zip(keys, means, strict=True))
         if progress is not None:
-            progress(index + 1, len(plan.shards))
+            progress("scoring", index + 1, len(plan.shards))
     if parts.damaged:
         folder.update(damaged_parts=parts.damaged)
     return values, resumed

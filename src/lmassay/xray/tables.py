@@ -18,13 +18,13 @@ from lmassay.xray.scored import REAL, ScoredBattery, ScoredTask
 if TYPE_CHECKING:
     from lmassay.xray.scores import XRayScores
 
-OPTION_SCHEMA = {
+OPTION_SCHEMA: dict[str, Any] = {
     "task_id": pl.String, "family": pl.String, "template": pl.String, "set": pl.String, "variant": pl.String,
     "option": pl.Int32, "option_text": pl.String, "depth": pl.String, "depth_index": pl.Int32,
     "logprob": pl.Float64, "neutral": pl.Float64, "score": pl.Float64, "n_tokens": pl.Int32,
     "n_prompt_tokens": pl.Int32, "flags": pl.List(pl.String),
 }  # fmt: skip
-LABEL_SCHEMA = {
+LABEL_SCHEMA: dict[str, Any] = {
     "task_id": pl.String, "variant": pl.String, "condition": pl.String, "option": pl.Int32,
     "length_difference": pl.Int32,
 }  # fmt: skip
@@ -88,6 +88,11 @@ def write_tables(folder: Path, scored: ScoredBattery, scores: XRayScores) -> tup
     write_parquet(folder / OPTIONS, _option_frames(scored), OPTION_SCHEMA)
     write_parquet(folder / LABELS, [labels_frame(scored, scores)], LABEL_SCHEMA)
     return OPTIONS, LABELS
+
+
+def write_table(path: Path, frame: pl.DataFrame) -> None:
+    """Write a phase's table."""
+    write_parquet(path, [frame], frame.schema)
 
 
 def read_tables(folder: Path, protocol: str, skipped: Mapping[str, str]) -> tuple[ScoredBattery, dict[str, Labels]]:
