@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
 import re
-import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -40,13 +40,11 @@ def download(source: str, into: Path, *, url: str = ARCHIVE) -> Path:
     target = into / f"{commit}.tar.gz"
     address = url.format(commit=commit)
     try:
-        with (
-            urllib.request.urlopen(address, timeout=TIMEOUT) as answer,
-            write_errors(target),
-            target.open("wb") as file,
-        ):
-            shutil.copyfileobj(answer, file, 1 << 20)
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        with urllib.request.urlopen(address, timeout=TIMEOUT) as answer, target.open("wb") as file:
+            while block := answer.read(1 << 20):
+                with write_errors(target):
+                    file.write(block)
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         raise LmassayError(
             "network-unavailable",
             f"could not download the release from {address.split('/')[2]}: {getattr(error, 'reason', error)}",

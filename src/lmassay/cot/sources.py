@@ -255,7 +255,8 @@ def _members(archive: Path) -> Iterator[tuple[str, int, _Open]]:
                 if not info.is_dir():
                     yield info.filename, info.file_size, _Open(lambda i=info: zipped.open(i))
         return
-    with tarfile.open(archive, "r|*") as tarred:
+    # Not as a stream: that takes a compressed file which was cut short for one that ended there.
+    with tarfile.open(archive, "r:*") as tarred:
         for member in tarred:
             if member.isreg():
                 yield member.name, member.size, _Open(lambda m=member: tarred.extractfile(m))
