@@ -69,7 +69,10 @@ class LinearHead:
         chosen = next((s for s in order if best is not None and figures.get(s) == best), None)
         if chosen is None:
             chosen = self.strengths[0] if len(self.strengths) == 1 else DEFAULT
-        self.weights, self.intercept = _fitted(self.kind, features, y, chosen)
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):
+            self.weights, self.intercept = _fitted(self.kind, features, y, chosen)
         self.choices = {"C" if self.kind == BINARY else "alpha": chosen}
         if figures:
             name = "fold_auroc" if self.kind == BINARY else "fold_negative_mse"
@@ -81,6 +84,7 @@ class LinearHead:
 
     def _by_folds(self, features: Any, y: Floats, groups: NDArray[np.int64]) -> dict[float, float]:
         from sklearn.model_selection import GroupKFold
+        from threadpoolctl import threadpool_limits
 
         n_folds = min(FOLDS, len(np.unique(groups)))
         if n_folds < 2:
@@ -103,9 +107,11 @@ class LinearHead:
                 fold.done(len(self.strengths))
 
         found: dict[float, list[float]] = {}
-        for (_, strength), value in zip(jobs, on_all_cores(figure, jobs), strict=True):
-            if value is not None:
-                found.setdefault(strength, []).append(value)
+        # One fit a core: more threads inside each would only wait for each other.
+        with threadpool_limits(1):
+            for (_, strength), value in zip(jobs, on_all_cores(figure, jobs), strict=True):
+                if value is not None:
+                    found.setdefault(strength, []).append(value)
         return {s: float(np.mean(found[s])) for s in self.strengths if s in found}
 
 

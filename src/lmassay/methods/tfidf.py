@@ -95,9 +95,14 @@ class _TextMethod(Method):
         return self._head.score(sparse_rows([f.transform(X) for f in self._features]))
 
     @property
+    def vocabulary(self) -> list[str]:
+        """Words and pairs in the order of the columns, namespace after namespace."""
+        return [name for f in self._features for name in f.names]
+
+    @property
     def terms(self) -> list[tuple[str, float]]:
         """Words and pairs with their weights, heaviest first."""
-        names = [name for f in self._features for name in f.names]
+        names = self.vocabulary
         order = np.argsort(-np.abs(self._head.weights), kind="stable")
         return [(names[i], float(self._head.weights[i])) for i in order]
 
