@@ -130,7 +130,10 @@ def test_a_snippet_in_the_docs_runs(page, code, tmp_path, monkeypatch):
     if "measure" in namespace:
         tiny_hf("gpt2").save_pretrained("tiny")
         tiny_tokenizer().save_pretrained("tiny")
-        assert [row["signal"] for row in namespace["measure"]("tiny")] == ["real_win"] * 4 + ["psi_bar"]
+        assert [row["signal"] for row in namespace["measure"]("tiny")] == ["real_win"] * 4 + [
+            "psi_bar",
+            "jaccard_strict",
+        ]
 
 
 @pytest.mark.real

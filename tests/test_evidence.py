@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from lmassay.evidence import (
     no_evidence,
     paired_evidence,
     survives_its_controls,
+    unpaired_evidence,
 )
 from lmassay.measures.intervals import Resampling
 
@@ -140,3 +142,93 @@ def test_without_a_difference_a_twentieth_of_rows_is_called_significant():
         resampling = Resampling(clusters, rng, draws=400)
         below += paired_evidence("s", "c", "rate", rng.normal(size=120), rng.normal(size=120), resampling).p < 0.05
     assert 0.02 <= below / 400 <= 0.09
+
+
+# ---- two sides that were not measured on the same units
+
+
+def _sides(n=60, n_clusters=15, seed=5):
+    """Signal and control with gaps, and each unit's cluster; only the first three clusters are whole."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.normal(0.4, 1, n), rng.normal(0, 1, n)
+    at = np.arange(n) % n_clusters
+    first[(rng.random(n) < 0.4) & (at > 2)] = np.nan
+    second[(rng.random(n) < 0.6) & (at > 2)] = np.nan
+    return first, second, [f"t{i:02d}" for i in at]
+
+
+def _unpaired(first, second, clusters, *, seed=0, draws=2000):
+    return unpaired_evidence(
+        "s", "c", "rate", first, second, Resampling(clusters, np.random.default_rng(seed), draws=draws)
+    )
+
+
+def _mean_there(values):
+    there = [v for v in values if not math.isnan(v)]
+    return sum(there) / len(there) if there else None
+
+
+def _plain_draws(first, second, clusters, *, draws, seed):
+    """Difference of means in resamples of whole clusters, one after another; None where a side has no unit."""
+    names = sorted(set(clusters))
+    members = {name: [i for i, c in enumerate(clusters) if c == name] for name in names}
+    found = []
+    rng = np.random.default_rng(seed)
+    for times in rng.multinomial(len(names), [1 / len(names)] * len(names), size=draws).tolist():
+        units = [i for name, n in zip(names, times, strict=True) for i in members[name] * n]
+        one, other = (_mean_there([side[i] for i in units]) for side in (first, second))
+        found.append(None if one is None or other is None else one - other)
+    return found
+
+
+def test_unpaired_evidence_is_a_plain_loop_over_resampled_clusters():
+    first, second, clusters = _sides()
+    found = _unpaired(first, second, clusters, draws=300)
+    draws = _plain_draws(first, second, clusters, draws=300, seed=0)
+    assert found.signal_value == pytest.approx(_mean_there(first))
+    assert found.control_value == pytest.approx(_mean_there(second))
+    assert found.difference == pytest.approx(_mean_there(first) - _mean_there(second))
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])))
+    assert found.p == pytest.approx(bootstrap_p(draws))
+    assert found.n == sum(not (math.isnan(a) and math.isnan(b)) for a, b in zip(first, second, strict=True))
+    there = [len({c for c, v in zip(clusters, side, strict=True) if not math.isnan(v)}) for side in (first, second)]
+    assert found.n_clusters == min(there) >= 10
+
+
+def test_resamples_in_which_one_side_has_no_unit_are_left_out():
+    n, seed = 60, 37  # one draw of two thousand has none of the ten clusters that have a control
+    first, second = np.linspace(0, 1, n), np.full(n, np.nan)
+    second[:10] = np.linspace(0, 0.5, 10)
+    clusters = [f"t{i:03d}" for i in range(n)]
+    draws = _plain_draws(first, second, clusters, draws=2000, seed=seed)
+    left = [d for d in draws if d is not None]
+    assert len(left) == len(draws) - 1
+    found = _unpaired(first, second, clusters, seed=seed)
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(left, [0.025, 0.975])))
+    assert found.p == pytest.approx(bootstrap_p(left))
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_side_without_any_unit_is_no_data(side):
+    sides = [np.ones(30), np.zeros(30)]
+    sides[side][:] = np.nan
+    found = _unpaired(*sides, [f"t{i}" for i in range(30)])
+    assert (found.difference, found.verdict) == (None, "undecided (no data)")
+
+
+def test_the_side_with_fewer_clusters_decides_whether_there_is_an_interval():
+    first = np.ones(30)
+    second = np.array([0.0] * 9 + [np.nan] * 21)
+    (found,) = judged([_unpaired(first, second, [f"t{i:02d}" for i in range(30)])])
+    assert (found.difference, found.low, found.high, found.p) == (1.0, None, None, None)
+    assert (found.n_clusters, found.verdict) == (9, "undecided (few_clusters)")
+
+
+def test_units_measured_on_both_sides_give_the_paired_difference():
+    rng = np.random.default_rng(6)
+    first, second = rng.normal(size=80), rng.normal(size=80)
+    clusters = [f"t{i % 20:02d}" for i in range(80)]
+    paired = paired_evidence("s", "c", "rate", first, second, Resampling(clusters, np.random.default_rng(0)))
+    unpaired = _unpaired(first, second, clusters)
+    for name in ("difference", "low", "high", "p"):
+        assert getattr(unpaired, name) == pytest.approx(getattr(paired, name), abs=1e-12)

@@ -16,13 +16,20 @@ from lmassay.seeds import generator
 from lmassay.xray.aggregates import family_psi, group_psi, resampling_of
 from lmassay.xray.measured import Controlled, Decided, Measured, measure
 from lmassay.xray.null import role_null, sign_flip_p
-from lmassay.xray.paraphrase import GroupStability, group_stability
+from lmassay.xray.paraphrase import (
+    NO_PAIR,
+    NO_WIN,
+    NOT_RUN,
+    GroupStability,
+    group_stability,
+    resampling_of_groups,
+    stability_evidence,
+)
 from lmassay.xray.psi import SPAN
 from lmassay.xray.relabel import Labels
 from lmassay.xray.scored import PARAPHRASE, PROMPT_SWAP, REAL, SEMANTICS_BREAK, ScoredBattery, ScoredTask
 from lmassay.xray.signs import xray_score
 
-NOT_RUN = "phase not run"
 ASSUMES_EXCHANGEABLE = "null: assumes exchangeable options"
 
 
@@ -100,6 +107,7 @@ def _group_dict(group: GroupStability) -> dict[str, Any]:
         "group": group.group,
         "family": group.family,
         "jaccard": None if group.jaccard is None else float(group.jaccard),
+        "jaccard_wrong": None if group.jaccard_wrong is None else float(group.jaccard_wrong),
         "any_win": group.any_win,
         "win_rate": group.win_rate,
         "final_accuracy": group.final_accuracy,
@@ -149,7 +157,7 @@ def compute_scores(
         | null_scores
         | _means(tasks, MATCHING_FIGURES, resampling)
     )
-    evidence = judged(_evidence(tasks, resampling, seed))
+    evidence = judged([*_evidence(tasks, resampling, seed), stability_evidence(groups, seed)])
     notices = []
     if n_exchangeable:
         notices.append(
@@ -219,18 +227,17 @@ def _stability(groups: Sequence[GroupStability], seed: int) -> dict[str, Estimat
     title, strict = "mean Jaccard of won depths over wordings", "the same over groups with at least one win"
     usable = [g for g in groups if g.jaccard is not None]
     if not usable:
-        reason = NOT_RUN if not groups else "no group has two wordings that can be decided"
+        reason = NOT_RUN if not groups else NO_PAIR
         return {"jaccard": undefined(title, reason), "jaccard_strict": undefined(strict, reason)}
     winning = [g for g in usable if g.any_win]
     return {
         "jaccard": _group_mean(usable, title, seed),
-        "jaccard_strict": _group_mean(winning, strict, seed) if winning else undefined(strict, "no group has a win"),
+        "jaccard_strict": _group_mean(winning, strict, seed) if winning else undefined(strict, NO_WIN),
     }
 
 
 def _group_mean(groups: Sequence[GroupStability], title: str, seed: int) -> Estimate:
-    resampling = Resampling([g.group for g in groups], generator(seed, "paraphrase groups", "interval"))
-    return mean_estimate([float(g.jaccard or 0) for g in groups], resampling, title=title)
+    return mean_estimate([float(g.jaccard or 0) for g in groups], resampling_of_groups(groups, seed), title=title)
 
 
 def _signs(tasks: Sequence[Measured], groups: Sequence[GroupStability]) -> dict[str, Estimate]:
@@ -249,7 +256,7 @@ def _signs(tasks: Sequence[Measured], groups: Sequence[GroupStability]) -> dict[
 
     def over(chosen: Sequence[GroupStability], name: str) -> Estimate:
         if not chosen:
-            return undefined(name, "no group has a win")
+            return undefined(name, NO_WIN)
         mean = sum((g.jaccard or Fraction(0) for g in chosen), Fraction()) / len(chosen)
         return exact(name, xray_score(wins, mean), len(tasks))
 
