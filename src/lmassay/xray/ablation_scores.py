@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SIGNAL = "ablation_j"
 NOT_ABLATED = "no task could be ablated"
+NO_DONOR = "tasks were not ablated: their family has no other task to take outputs from"
 #: Condition -> suffix of its figures.
 SUFFIX = {REAL: "", RANDOM_LABEL: "_rl", MATCHED_TOKEN: "_mt"}
 FIGURES = {
@@ -68,12 +69,14 @@ def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed
     del scored
     components = table.select("component", "block", "kind", "head").unique(maintain_order=True).rows(named=True)
     tasks = _ablated(table, decided, len(components))
+    left_out = len(decided.tasks) - len(tasks)
+    notices = (f"{left_out} {NO_DONOR}",) if left_out else ()
     if not tasks:
         rows = [no_evidence(SIGNAL, control, "psi", NOT_ABLATED) for control in (RANDOM_LABEL, MATCHED_TOKEN)]
         empty = {
             f"{name}{s}": undefined(title, NOT_ABLATED) for name, title in FIGURES.items() for s in SUFFIX.values()
         }
-        return PhaseScores(empty, tuple(rows))
+        return PhaseScores(empty, tuple(rows), notices=notices)
     resampling = resampling_of([t.task for t in tasks], seed, "ablation")
     changes = {condition: [t.under(condition) for t in tasks] for condition in SUFFIX}
     # A task's mean over components, so that the task stays the unit of every interval.
@@ -88,7 +91,6 @@ def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed
         for condition, suffix in SUFFIX.items()
         for name, title in FIGURES.items()
     }
-    left_out = len(decided.tasks) - len(tasks)
     return PhaseScores(
         scores=scores,
         # Turned round, so that a larger loss of the answer than of a wrong option is the positive direction.
@@ -104,7 +106,7 @@ def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed
             for control in (RANDOM_LABEL, MATCHED_TOKEN)
         ),
         details={"components": _by_component(components, tasks, changes)},
-        notices=(f"{left_out} tasks have no other task of their family to take outputs from",) if left_out else (),
+        notices=notices,
     )
 
 

@@ -80,7 +80,7 @@ def verify_bundle(path: Path) -> str:
             difference = first_difference(read_scores(folder), rescored(folder, finished_record(folder)))
         except LmassayError as error:
             raise _broken(path, error.what.removeprefix(f"{folder}: ")) from error
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             # Whoever packed it can have written anything into the record.
             raise _broken(path, f"its record is malformed: {error}") from error
         if difference is not None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SUFFIX = {REAL: "", RANDOM_LABEL: "_rl", MATCHED_TOKEN: "_mt"}
 SIGNAL = "patching_mean_flip"
+TOO_LATE = "known-then-lost tasks were not patched: won too late to leave a block to patch"
 NO_LOST = "no task of this condition was known and then lost with a block left to patch"
 
 
@@ -92,6 +93,7 @@ def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed
                 if resampling is None
                 else mean_estimate([float(value(p)) for p in found], resampling, title=said)
             )
+    late = sum(lost(m, m.labels.real) for m in decided.tasks) - len(by_condition[REAL])
     return PhaseScores(
         scores=scores,
         evidence=tuple(_evidence(decided, by_condition, control, seed) for control in (RANDOM_LABEL, MATCHED_TOKEN)),
@@ -99,6 +101,7 @@ def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed
             "cells": [row for condition, found in by_condition.items() for row in _grid(condition, found)],
             "tasks": [row for condition, found in by_condition.items() for row in _tasks(condition, found)],
         },
+        notices=(f"{late} {TOO_LATE}",) if late else (),
     )
 
 

@@ -49,10 +49,25 @@ def summarised(
         if name not in names:
             continue
         try:
-            found[name] = phase.summarise(pl.read_parquet(folder / phase.TABLE), scored, decided, seed)
+            table = pl.read_parquet(folder / phase.TABLE)
+            _check(table, folder / phase.TABLE)
+            found[name] = phase.summarise(table, scored, decided, seed)
         except (OSError, pl.exceptions.PolarsError) as error:
             why = " ".join(str(error).split())[:160]
             raise LmassayError(
                 "bad-run-folder", f"{folder}: {phase.TABLE}: {why}", "run its command again, in another folder"
             ) from error
     return found
+
+
+def _check(table: pl.DataFrame, path: Path) -> None:
+    """Refuse a table whose scores are not what its other columns say."""
+    if not {"score", "logprob", "neutral"} <= set(table.columns):
+        return
+    off = table.select((pl.col("score") - (pl.col("logprob") - pl.col("neutral"))).abs().max()).item()
+    if off is not None and off > 1e-9:
+        raise LmassayError(
+            "bad-run-folder",
+            f"{path.parent}: {path.name}: scores differ from logprob - neutral",
+            "run its command again, in another folder",
+        )
