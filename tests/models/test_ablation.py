@@ -32,10 +32,11 @@ def plain_sites(model, tokens, sites):
 
     def keep(site):
         def before(_, args, kwargs):
-            seen[site] = (args[0] if args else kwargs["hidden_states"])[0].clone()
+            seen[site] = (args[0] if args else kwargs["hidden_states"]).reshape(len(tokens), -1).clone()
 
         def after(_, __, output):
-            seen[site] = (output[0] if isinstance(output, tuple) else output)[0].clone()
+            tensor = output[0] if isinstance(output, tuple) else output
+            seen[site] = tensor.reshape(len(tokens), -1).clone()
 
         module = site_module(model, site)
         return (
@@ -62,9 +63,10 @@ def plain(model, request, component, value_at):
         put = torch.stack([value_at(k) for k in places])
 
         def change(tensor, put=put):
-            tensor = tensor.clone()
-            tensor[0, :, columns] = put[:, columns].to(tensor)
-            return tensor
+            changed = tensor.clone()
+            # One row: whether it is flattened, as in OPT, or not, the view is (tokens, width).
+            changed.view(len(put), -1)[:, columns] = put[:, columns].to(tensor)
+            return changed
 
         def before(_, args):
             return (change(args[0]), *args[1:])

@@ -53,6 +53,22 @@ def test_identity_edit_is_bit_equal(tiny_model, family, kind):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", ["attention", "mlp"])
+def test_a_component_s_output_is_one_vector_a_token_and_is_what_the_block_adds(tiny_model, family, kind):
+    """OPT flattens its tokens around the MLP: what is recorded there must still be the named token's own."""
+    model = tiny_model(family)
+    rows, cols = _everywhere()
+    site = f"block.1.{kind}"
+    seen = trace(model, _batch(model), rows, cols, record_sites=[site])
+    assert seen.sites[site].shape == seen.states[1].shape
+    one = torch.tensor([1]), torch.tensor([4])
+    chosen = int(((rows == 1) & (cols == 4)).nonzero()[0, 0])
+    torch.testing.assert_close(
+        trace(model, _batch(model), *one, (), record_sites=[site]).sites[site][0], seen.sites[site][chosen]
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_resuming_from_its_own_states_is_bit_equal(tiny_model, family):
     model = tiny_model(family)
     rows, cols = _everywhere()

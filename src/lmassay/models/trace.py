@@ -253,6 +253,10 @@ def trace(
 
     def seer(site: str) -> Callable[[Tensor], Tensor | None]:
         def see(state: Tensor) -> Tensor | None:
+            shape = state.shape
+            if state.ndim == 2:
+                # OPT flattens batch and tokens around its MLP.
+                state = state.unflatten(0, batch.input_ids.shape)
             edited = None
             for edit in by_site.get(site, ()):
                 edited = edit.apply(state if edited is None else edited)
@@ -261,7 +265,7 @@ def trace(
                 kept[site] = now[rows.to(now.device), cols.to(now.device)]
             if site == last and not logits:
                 raise _Reached
-            return edited
+            return None if edited is None else edited.reshape(shape)
 
         return see
 
