@@ -2,10 +2,10 @@
 
     python benchmarks/scale.py [--small 100] [--large 1000] [--sampled 40]
 
-Forward passes: shards of both batteries' plans, spread evenly over each, are scored in turn, so that whatever else the
-machine does falls on both; a battery's time is scaled from its sampled shards by their scored pairs. All else (planning,
-collecting, statistics, tables) and peak memory: each battery in a process of its own, in which the first and longest
-shard is scored and the others are filled with random log-probabilities.
+Forward passes: shards of both batteries' plans, spread evenly over each, are scored in turn, so that whatever else
+the machine does falls on both; a battery's time is scaled from its sampled shards by their scored pairs. All else
+(planning, collecting, statistics, tables) and peak memory: each battery in a process of its own, in which the first
+and longest shard is scored and the others are filled with random log-probabilities.
 """
 
 from __future__ import annotations
