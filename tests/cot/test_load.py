@@ -240,6 +240,14 @@ def test_neither_order_nor_key_tells_the_label(real_store, task_id):
 
 
 @needs_export
+def test_questions_that_two_splits_share_are_reported(real_store):
+    """I-73: all 47 validation prompts of task 7 are training prompts; no other pair of splits shares any."""
+    assert load_task("7", validation="published").shared_groups == {("train", "validation"): 47}
+    assert load_task("7").shared_groups == {}
+    assert [load_task(t).shared_groups for t in ("3", "4", "5", "8")] == [{}] * 4
+
+
+@needs_export
 def test_task_5s_trace_of_blocks_is_shown_as_text(real_store):
     example = load_task("5")["ood_test"].examples[0]
     assert example.text("cot").startswith("\nOkay")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 
 from lmassay.cot.store import group_number
 from lmassay.cot.task import OK, CotTask, SplitData, TaskData
@@ -15,6 +16,8 @@ from lmassay.examples import KINDS, Cells, Column, VisibleExamples
 from lmassay.storage.fingerprint import file_sha256
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import polars as pl
 
 #: Columns every file has.
@@ -94,9 +97,30 @@ def _read(path: Path) -> pl.DataFrame:
             "bad-request", f"{path} {why}", "a source is a Parquet or JSONL file with one row an example"
         )
     try:
-        return pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_ndjson(path, infer_schema_length=None)
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        if path.suffix == ".parquet":
+            return pl.read_parquet(path)
+        # Not polars' own reader, which makes other text of a lone surrogate and text of numbers among text.
+        return pl.DataFrame(list(_lines(path)), infer_schema_length=None, strict=True)
+    except (OSError, TypeError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise _misfit(path, f"cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except ValueError as error:
+                raise _misfit(path, f"line {number} cannot be read as strict JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise _misfit(path, f"line {number} cannot be read: not a JSON object")
+            for kind in KINDS:
+                # A column of texts and numbers would become one of texts.
+                if kind not in LISTS and not isinstance(row.get(kind), str | None):
+                    raise _misfit(path, f"line {number} cannot be read: {kind} is not text")
+            yield row
 
 
 def _segment(path: Path, frame: pl.DataFrame, kind: str) -> pl.Series:

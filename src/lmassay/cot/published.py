@@ -22,6 +22,7 @@ from lmassay.cot.tasks import tasks
 from lmassay.cot.workers import Unit, read_parts
 from lmassay.errors import LmassayError
 from lmassay.storage.atomic import write_errors
+from lmassay.storage.fingerprint import file_sha256
 
 if TYPE_CHECKING:
     import polars as pl
@@ -116,7 +117,8 @@ def import_published(source: str | Path, *, processes: int = 2, progress: Progre
             shutil.rmtree(stale, ignore_errors=True)
         if is_commit(str(source)):
             with tempfile.TemporaryDirectory(dir=folder / "importing", prefix="download-") as scratch:
-                return _from_archive(download(str(source), Path(scratch)), str(source), processes, progress)
+                archive = download(str(source), Path(scratch))
+                return _from_archive(archive, f"{source} sha256:{file_sha256(archive)}", processes, progress)
         path = Path(source).expanduser().resolve()
         if not path.exists():
             raise LmassayError("bad-request", f"no such file or folder: {source}", "name a checkout, archive or export")
