@@ -30,7 +30,7 @@ def print_cot_run(record: dict[str, Any], document: dict[str, Any]) -> None:
         Text("survives its controls: ").append("yes" if survives else "no", "bold green" if survives else "bold red")
     )
     out.print()
-    out.print(_evidence(document["evidence"]))
+    out.print(evidence_table(document["evidence"]))
     out.print()
     out.print(_scores(document))
     out.print()
@@ -48,7 +48,8 @@ def print_cot_run(record: dict[str, Any], document: dict[str, Any]) -> None:
         out.print(clean(f"note: {notice}"))
 
 
-def _evidence(rows: Iterable[dict[str, Any]]) -> Table:
+def evidence_table(rows: Iterable[dict[str, Any]]) -> Table:
+    """Rows of evidence as dictionaries, in a table."""
     cells = [
         (
             row["signal"], row["control"], number(row["signal_value"]), number(row["control_value"]),
