@@ -117,7 +117,7 @@ def _killed(path):
 
 def test_killed_half_way_and_run_again_it_equals_an_uninterrupted_run(tmp_path, finished):
     """I-89."""
-    process = multiprocessing.get_context("fork").Process(target=_killed, args=(tmp_path / "run",))
+    process = multiprocessing.get_context("spawn").Process(target=_killed, args=(tmp_path / "run",))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL

@@ -38,6 +38,12 @@ def run(
     regime: Annotated[
         str | None, typer.Option(help="id or ood: the training set, for tasks 1 and 2 of the layout post.")
     ] = None,
+    validation: Annotated[
+        str | None, typer.Option(help="published or held_out; by default the task's own choice.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="A Parquet or JSONL file of your own instead of the imported data.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the method and the intervals.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run folder; resumed if it holds this run unfinished.")] = None,
     as_json: Json = False,
@@ -45,7 +51,7 @@ def run(
     """Fit a method on a task's training rows and score its test sets, with every control the task allows beside it."""
     from lmassay.cot.evaluate import evaluate
 
-    words = (task, layout, regime or "", method)
+    words = (task, source.stem if source else layout, regime or "", validation or "", method)
     names = "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", word).strip("_.") for word in words if word)
     path = out or Path("runs") / f"cot-{names}"
     with shown("methods") as progress:
@@ -54,6 +60,8 @@ def run(
             method,
             layout=layout,
             regime=regime,
+            validation=validation,
+            source=source,
             seed=seed,
             out=path,
             command=" ".join(["lmassay", *sys.argv[1:]]),

@@ -84,6 +84,8 @@ def evaluate(
     *,
     layout: str = "head",
     regime: str | None = None,
+    validation: str | None = None,
+    source: Path | str | None = None,
     seed: int = 0,
     out: Path | str | None = None,
     command: str = "",
@@ -94,7 +96,7 @@ def evaluate(
     Parameters
     ----------
     task : str or TaskData
-        A name is loaded from what was imported, under `layout` and `regime`.
+        A name is loaded by `lmassay.cot.load.load_task`, with `layout`, `regime`, `validation` and `source`.
     method : str, class or object
         A registered name; a class with ``fit`` and ``score``; or an object of one.
     out : path, optional
@@ -105,13 +107,21 @@ def evaluate(
     LmassayError
         ``bad-request``, ``method-failed``, the errors of loading a task, those of a run folder.
     """
+
+    def loaded() -> TaskData:
+        if isinstance(task, TaskData):
+            return task
+        from lmassay.cot.load import load_task
+
+        return load_task(task, layout, regime, source, validation=validation)
+
     if out is None:
-        data = _loaded(task, layout, regime)
+        data = loaded()
         ready = _prepared(data, method, seed)
         found = [fit_and_score(m, data, seed) for m in _counted(ready.methods, progress)]
         return _evaluated(data, found, ready, seed)
     with claimed(Path(out)) as folder:
-        data = _loaded(task, layout, regime)
+        data = loaded()
         return _run(folder, data, _prepared(data, method, seed), seed, command, progress)
 
 
@@ -124,19 +134,17 @@ class _Ready:
     identity: dict[str, Any]
 
 
-def _loaded(task: str | TaskData, layout: str, regime: str | None) -> TaskData:
-    if isinstance(task, TaskData):
-        return task
-    from lmassay.cot.load import load_task
-
-    return load_task(task, layout, regime)
-
-
 def _prepared(data: TaskData, method: str | type[Any] | MethodLike, seed: int) -> _Ready:
     check_data(data)
     own = made_method(method, data)
-    controls, left_out = controls_for(data, str(own.id))
-    return _Ready([own, *controls], left_out, identity_of(data, str(own.id), method_hash(own), controls, seed))
+    controls, notices = controls_for(data, str(own.id))
+    if any(_estimated(data[name].hidden) for name in data.test_splits):
+        notices = [*notices, "p1 and p0 are estimates, and with them R and every figure of the minimal criterion"]
+    return _Ready([own, *controls], notices, identity_of(data, str(own.id), method_hash(own), controls, seed))
+
+
+def _estimated(hidden: pl.DataFrame) -> bool:
+    return "p_estimated" in hidden.columns and bool(hidden["p_estimated"].any())
 
 
 def identity_of(
