@@ -58,12 +58,13 @@ def _family(family: str, n_sets: int, seed: int) -> list[Task]:
     while len(tasks) < n_sets * SET_SIZE:
         for template in TEMPLATES[family]:
             if turn < template.n_sets and len(tasks) < n_sets * SET_SIZE:
-                tasks += _set(template, int(orders[template.name][turn]), seed)
+                tasks += posed_set(template, int(orders[template.name][turn]), seed)
         turn += 1
     return tasks
 
 
-def _set(template: Template, index: int, seed: int) -> list[Task]:
+def posed_set(template: Template, index: int, seed: int) -> list[Task]:
+    """One counterbalanced set of a template as tasks."""
     questions = template.pose(index, seed)
     set_id = f"{template.family}/{template.name}/{index}"
     options = tuple(sorted((q.answer for q in questions), key=lambda o: digest(seed, set_id, "option order", o)))
