@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lmassay.cli.calibrate import calibrate
 from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Model, Revision
 from lmassay.cli.progress import shown_stages
 from lmassay.cli.reproduce import reproduce
@@ -181,3 +182,4 @@ def compare(
 
 
 app.command()(reproduce)
+app.command()(calibrate)
