@@ -163,11 +163,9 @@ class _Fit:
     def started(cls, model: LanguageModel, out: Path, identity: dict[str, Any]) -> _Fit:
         """From the checkpoint of this very fit, or from the identity."""
         n, d = model.n_blocks, width(model)
-        place = {"device": model.anatomy.head.weight.device, "dtype": readout_dtype(model)}
-        fit = cls(
-            model, out, identity, torch.zeros(n, d, d, **place), torch.zeros(n, d, **place),
-            (torch.zeros(n, d, d, **place), torch.zeros(n, d, **place)),
-        )  # fmt: skip
+        weight = torch.zeros(n, d, d, device=model.anatomy.head.weight.device, dtype=readout_dtype(model))
+        bias = weight.new_zeros(n, d)
+        fit = cls(model, out, identity, weight, bias, (weight.clone(), bias.clone()))
         # A checkpoint of another fit, or one that cannot be read, only costs its steps again.
         try:
             with safe_open(out / CHECKPOINT, "pt") as file:
