@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,10 +17,10 @@ from filelock import FileLock
 
 from lmassay.cot.download import download, is_commit
 from lmassay.cot.parts import BLOCK, PartWriter, TableJob, names_digest
-from lmassay.cot.sources import STRAY, FoundTable, Source, find_tables, is_archive, unpack
+from lmassay.cot.sources import STRAY, FoundTable, Source, find_tables, is_archive, is_export, unpack
 from lmassay.cot.store import StoredTable, assemble, read_manifest, store_folder, write_manifest
 from lmassay.cot.tasks import tasks
-from lmassay.cot.workers import Unit, read_parts
+from lmassay.cot.workers import Unit, read_parts, second_process
 from lmassay.errors import LmassayError
 from lmassay.storage.atomic import write_errors
 from lmassay.storage.fingerprint import file_sha256
@@ -126,17 +127,24 @@ def import_published(source: str | Path, *, processes: int = 2, progress: Progre
             return _from_archive(path, str(path), processes, progress)
         if not path.is_dir():
             raise LmassayError("bad-request", f"{source} is no archive we read", "a .zip or .tar.gz will do")
-        return _import(find_tables(path, tasks()), str(path), processes, progress)
+        return _import(path, str(path), processes, progress)
 
 
 def _from_archive(archive: Path, named: str, processes: int, progress: Progress | None) -> ImportReport:
     with tempfile.TemporaryDirectory(dir=store_folder() / "importing", prefix="unpacked-") as scratch:
         refused = unpack(archive, Path(scratch))
-        report = _import(find_tables(Path(scratch), tasks()), named, processes, progress)
+        report = _import(Path(scratch), named, processes, progress)
     return replace(report, refused=tuple(refused))
 
 
-def _import(source: Source, named: str, processes: int, progress: Progress | None) -> ImportReport:
+def _import(root: Path, named: str, processes: int, progress: Progress | None) -> ImportReport:
+    with second_process(processes > 1 and not is_export(root, tasks())) as child:
+        return _import_tables(find_tables(root, tasks()), named, child, progress)
+
+
+def _import_tables(
+    source: Source, named: str, child: subprocess.Popen[bytes] | None, progress: Progress | None
+) -> ImportReport:
     stored = read_manifest_or_none()
     work = store_folder() / "importing" / hashlib.sha256(named.encode()).hexdigest()[:16]
     started: list[_Started] = []
@@ -158,7 +166,7 @@ def _import(source: Source, named: str, processes: int, progress: Progress | Non
     with write_errors(work):
         jobs = [s.job for s in started]
         units: list[Unit] = [(i, n) for i, s in enumerate(started) if not s.found.is_parquet for n in s.waiting]
-        read_parts(jobs, units, processes=processes, progress=one_more)
+        read_parts(jobs, units, child=child, progress=one_more)
         for s in started:
             if s.found.is_parquet:
                 _parts_of_parquet(s, one_more)

@@ -96,13 +96,18 @@ def find_tables(root: Path, tasks: tuple[CotTask, ...]) -> Source:
     datasets = next((p for p in (root / "datasets", root) if any((p / str(t.number)).is_dir() for t in tasks)), None)
     if datasets is not None:
         return _checkout(datasets, tasks)
-    if any((root / f"task{t.number}").is_dir() for t in tasks):
+    if is_export(root, tasks):
         return _export(root, tasks)
     raise LmassayError(
         "cot-data-broken",
         f"{root} is neither a checkout of the published repository nor its Parquet export",
         "name the folder that holds `datasets/1` … or `task1` …",
     )
+
+
+def is_export(root: Path, tasks: tuple[CotTask, ...]) -> bool:
+    """Whether a folder looks like the Parquet export."""
+    return any((root / f"task{t.number}").is_dir() for t in tasks)
 
 
 def _wanted(tasks: tuple[CotTask, ...], layout: str) -> Iterator[tuple[CotTask, str, str, tuple[Field, ...], int]]:

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Any
 
 from lmassay.cot.parts import TableJob, read_part
@@ -20,16 +21,37 @@ from lmassay.cot.parts import TableJob, read_part
 Unit = tuple[int, int]
 
 
+@contextmanager
+def second_process(wanted: bool = True) -> Iterator[subprocess.Popen[bytes] | None]:
+    """A process that waits for parts to read; None when none is wanted. Started early, it is ready when they are."""
+    if not wanted:
+        yield None
+        return
+    with subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        try:
+            yield child
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            if child.stdin is not None and not child.stdin.closed:
+                child.stdin.close()
+
+
 def read_parts(
-    jobs: Sequence[TableJob], units: Iterable[Unit], *, processes: int = 2, progress: Callable[[], None] | None = None
+    jobs: Sequence[TableJob],
+    units: Iterable[Unit],
+    *,
+    child: subprocess.Popen[bytes] | None = None,
+    progress: Callable[[], None] | None = None,
 ) -> None:
     """Read and write the named parts.
 
     Parameters
     ----------
     units : iterable of (job, block)
-    processes : int
-        1, or 2.
+    child : process or None
+        What `second_process` gave. None: this process reads them all.
     progress : callable or None
         Called after each part.
 
@@ -40,30 +62,26 @@ def read_parts(
     """
     waiting = deque(units)
     done: Callable[[], None] = progress or (lambda: None)
-    if processes == 1 or len(waiting) < 2:
-        while waiting:
-            _read(jobs, waiting.popleft())
-            done()
-        return
     faults: list[BaseException] = []
-    with subprocess.Popen(
-        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=True
-    ) as child:
+    driver = None
+    if child is not None and len(waiting) > 1:
         driver = threading.Thread(target=_drive, args=(child, jobs, waiting, faults, done), daemon=True)
         driver.start()
-        try:
-            while waiting and not faults:
-                try:
-                    unit = waiting.popleft()
-                except IndexError:
-                    break
-                _read(jobs, unit)
-                done()
-        except BaseException:
+    try:
+        while not faults:
+            try:
+                unit = waiting.popleft()
+            except IndexError:
+                break
+            _read(jobs, unit)
+            done()
+    except BaseException:
+        if child is not None:
             child.kill()
-            raise
-        finally:
-            waiting.clear()
+        raise
+    finally:
+        waiting.clear()
+        if driver is not None:
             driver.join()
     if faults:
         raise faults[0]
@@ -99,8 +117,6 @@ def _drive(
             done()
     except (OSError, EOFError, pickle.UnpicklingError) as error:
         faults.append(OSError(getattr(error, "errno", None), "the reading process stopped"))
-    finally:
-        child.stdin.close()
 
 
 def _send(pipe: IO[bytes], message: Any) -> None:
