@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from made_cot import made_data
 from sklearn.metrics import r2_score, roc_auc_score
+from walking import reachable, said_by
 
 from lmassay.cot.evaluate import evaluate
 from lmassay.cot.fitting import fit_and_score
@@ -292,32 +292,6 @@ def test_a_threshold_comes_from_validation_rows_that_no_choice_was_made_on(data)
     assert found.document["thresholds"]["chooses"]["value"] == expected
 
 
-def _reachable(roots):
-    """Every object that can be reached from these, this test's own frames and modules left out."""
-    seen, left = {}, list(roots)
-    while left:
-        item = left.pop()
-        if id(item) in seen or isinstance(item, type) or type(item).__name__ in ("module", "function", "frame"):
-            continue
-        seen[id(item)] = item
-        left.extend(gc.get_referents(item))
-        slots = [s for c in type(item).__mro__ for s in getattr(c, "__slots__", ())]
-        left.extend(getattr(item, s) for s in slots if hasattr(item, s))
-        left.extend(vars(item).values() if hasattr(item, "__dict__") else ())
-    return seen.values()
-
-
-def _texts_of(item):
-    """What an object says, columns of text included."""
-    if isinstance(item, str | bytes):
-        return str(item)
-    if type(item).__module__.startswith("polars"):
-        return str(item.to_list()) if hasattr(item, "to_list") else str(item)
-    if isinstance(item, np.ndarray):
-        return str(item.tolist())
-    return ""
-
-
 @pytest.mark.parametrize("kind", ["binary", "interventional", "regression"])
 def test_a_canary_in_every_hidden_field_is_nowhere_to_be_found_in_what_a_method_gets(kind):
     received = []
@@ -337,11 +311,11 @@ def test_a_canary_in_every_hidden_field_is_nowhere_to_be_found_in_what_a_method_
     data = made_data(kind, n=40, canary=CANARY)
     assert CANARY in str(data["test"].hidden.rows())
     fit_and_score(Spy(kind if kind == "regression" else "binary"), data, 0)
-    said = [_texts_of(item) for item in _reachable(received)]
+    said = [said_by(item) for item in reachable(received)]
     assert any("hmm wait" in text for text in said)
     assert not any(CANARY in text for text in said)
     # Test labels are not handed out either, in whatever shape.
-    floats = [item for item in _reachable(received) if isinstance(item, np.ndarray) and item.dtype == np.float64]
+    floats = [item for item in reachable(received) if isinstance(item, np.ndarray) and item.dtype == np.float64]
     for split in data.test_splits:
         assert not any(a.shape == data[split].y.shape and (a == data[split].y).all() for a in floats)
 
@@ -349,7 +323,7 @@ def test_a_canary_in_every_hidden_field_is_nowhere_to_be_found_in_what_a_method_
 def test_the_walk_finds_a_canary_that_is_there():
     """The test above can fail."""
     data = made_data(n=10, canary=CANARY)
-    assert any(CANARY in _texts_of(i) for i in _reachable([data["test"]]))
+    assert any(CANARY in said_by(i) for i in reachable([data["test"]]))
 
 
 def test_a_method_that_writes_into_its_arguments_changes_nothing_of_ours(data):
