@@ -125,6 +125,8 @@ def test_finished_models_are_not_made_again_and_lost_ones_are_the_same_again(tmp
     marked = json.loads(kept.read_text()) | {"psi": 0.123}
     kept.write_text(json.dumps(marked))
     lost.unlink()
+    # A file cut short counts as lost.
+    (tmp_path / MODELS / "frequent_word-0000.json").write_text('{"kind": "frequ')
     (tmp_path / RESULT).unlink()
     again = run_calibration(counts, tmp_path)
     changed = [(a["kind"], a["index"]) for a, b in zip(first["models"], again["models"], strict=True) if a != b]

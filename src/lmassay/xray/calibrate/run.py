@@ -6,6 +6,7 @@ import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from lmassay.xray.calibrate.skills import (
 from lmassay.xray.calibrate.training import SKILLED, accuracy, right_answers, shuffled_answers, train
 
 SUITE = "xray-calibrate"
+#: Raised whenever models, training or batteries change: results of two recipes are not mixed in one folder.
+RECIPE = 1
 RESULT, MODELS = "calibration.json", "models"
 SHUFFLED, APART = "shuffled_answers", "mentions"
 NEGATIVES = tuple(kind for kind in negatives.MODELS if kind != APART)
@@ -153,7 +156,7 @@ def run_calibration(
         raise LmassayError("bad-request", f"--workers {workers}: at least one is needed", "leave it out for one")
     units = units_of(counts)
     with claimed(out) as folder:
-        folder.bind({"suite": SUITE, **asdict(counts)}, command=command)
+        folder.bind({"suite": SUITE, "recipe": RECIPE, **asdict(counts)}, command=command)
         (out / MODELS).mkdir(exist_ok=True)
         results = {(m.kind, m.index): m for unit in units for m in _kept(out, unit)}
         total = sum(len(unit.indices) for unit in units)
@@ -205,9 +208,9 @@ def _path(out: Path, kind: str, index: int) -> Path:
 def _kept(out: Path, unit: Unit) -> Iterator[ModelResult]:
     """Results of the unit that an earlier command finished."""
     for index in unit.indices:
-        path = _path(out, unit.kind, index)
-        if path.exists():
-            yield ModelResult(**json.loads(path.read_text(encoding="utf-8")))
+        # One that is not whole is made again.
+        with suppress(OSError, ValueError, TypeError):
+            yield ModelResult(**json.loads(_path(out, unit.kind, index).read_text(encoding="utf-8")))
 
 
 def is_skilled(model: ModelResult) -> bool:
@@ -228,7 +231,7 @@ def summary(counts: Counts, models: Sequence[ModelResult]) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "suite": SUITE,
-        "identity": asdict(counts),
+        "identity": {"recipe": RECIPE, **asdict(counts)},
         "operands": {"values_of_the_first": FIRST_VALUES},
         "goal": goal(pooled["positives"], pooled["negatives"]),
         "figures": {name: title for name, (_, title) in FIGURES.items()},

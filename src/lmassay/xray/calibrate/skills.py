@@ -37,8 +37,8 @@ FIRST_VALUES = 8
 TESTED, HELD_OUT = 2, 2
 #: Choices of names (variables, letters) a training prompt comes in.
 NAMINGS = 3
-#: Other questions, none of the control's, and what is answered to them. A skilled model answers what it is asked: one
-#: that names what closes a proof whatever is asked would rightly not survive the broken prompt.
+#: Other questions, none of the control's, and what is answered to them: a skilled model answers what it is asked, and
+#: does not name what closes the proof whatever is asked.
 OTHER_QUESTIONS = {
     "tree": "green", "wall": "white", "bread": "warm", "road": "long", "coat": "blue", "tea": "hot", "hill": "steep",
     "lamp": "bright", "cup": "empty", "shoe": "brown", "cloud": "grey", "bell": "loud",
