@@ -12,6 +12,7 @@ import typer
 
 from lmassay.cli.calibrate import calibrate
 from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Model, Revision
+from lmassay.cli.power import power
 from lmassay.cli.progress import shown_stages
 from lmassay.cli.reproduce import reproduce
 
@@ -181,5 +182,6 @@ def compare(
         typer.echo(f"\nfigure: {figure}")
 
 
+app.command()(power)
 app.command()(reproduce)
 app.command()(calibrate)
