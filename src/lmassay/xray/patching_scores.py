@@ -65,9 +65,12 @@ class Patched:
 
 
 FIGURES: Mapping[str, tuple[Callable[[Patched], float], str]] = {
-    "patching_flip": (lambda p: p.flips.any(), "known-then-lost tasks that some patch makes win at final"),
-    "patching_mean_flip": (lambda p: p.flips.mean(), "patches that make the task win at final, mean over tasks"),
-    "patching_best_delta": (lambda p: p.deltas.max(), "largest margin gain of a task's patches, nats, mean over tasks"),
+    "patching_flip": (lambda p: float(p.flips.any()), "known-then-lost tasks that some patch makes win at final"),
+    "patching_mean_flip": (lambda p: float(p.flips.mean()), "patches that make the task win at final, mean over tasks"),
+    "patching_best_delta": (
+        lambda p: float(p.deltas.max()),
+        "largest margin gain of a task's patches, nats, mean over tasks",
+    ),
 }
 
 
@@ -91,7 +94,7 @@ def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed
             scores[f"{name}{suffix}"] = (
                 undefined(said, NO_LOST)
                 if resampling is None
-                else mean_estimate([float(value(p)) for p in found], resampling, title=said)
+                else mean_estimate([value(p) for p in found], resampling, title=said)
             )
     late = sum(lost(m, m.labels.real) for m in decided.tasks) - len(by_condition[REAL])
     return PhaseScores(
