@@ -256,7 +256,7 @@ def trace(
             shape = state.shape
             if state.ndim == 2:
                 # OPT flattens batch and tokens around its MLP.
-                state = state.unflatten(0, batch.input_ids.shape)
+                state = state.reshape(*batch.input_ids.shape, -1)
             edited = None
             for edit in by_site.get(site, ()):
                 edited = edit.apply(state if edited is None else edited)
