@@ -5,7 +5,7 @@ Nothing before the component changes, so each pass resumes from the clean states
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lmassay.models.language_model import LanguageModel
+    from lmassay.models.tree import Ints
 
 Context = tuple[int, ...]
 
@@ -111,6 +112,17 @@ def _chain(tokens: Context) -> Tree:
     return plan(Continuations(tokens, ((0,),)), len(tokens)).trees[0]
 
 
+def _outputs(
+    model: LanguageModel, contexts: Sequence[Context], sites: Sequence[str], batch_tokens: int
+) -> Iterator[tuple[list[Context], Ints, dict[str, Tensor]]]:
+    """Batches of contexts: which they are, where each one's tokens begin, and the (n_tokens, width) outputs."""
+    for batch in batches([len(c) for c in contexts], batch_tokens):
+        members = [contexts[i] for i in batch]
+        chains = [_chain(context) for context in members]
+        rows, cols, starts = every_token(chains)
+        yield members, starts, trace(model, right_padded(model, chains), rows, cols, (), record_sites=sites).sites
+
+
 def _site_outputs(
     model: LanguageModel, contexts: Sequence[Context], sites: Sequence[str], batch_tokens: int
 ) -> tuple[dict[str, Tensor], dict[Context, int]]:
@@ -118,14 +130,11 @@ def _site_outputs(
     collected: dict[str, list[Tensor]] = {site: [] for site in sites}
     first: dict[Context, int] = {}
     n = 0
-    for batch in batches([len(c) for c in contexts], batch_tokens):
-        chains = [_chain(contexts[i]) for i in batch]
-        rows, cols, starts = every_token(chains)
-        seen = trace(model, right_padded(model, chains), rows, cols, (), record_sites=sites)
+    for members, starts, outputs in _outputs(model, contexts, sites, batch_tokens):
+        first |= {context: n + int(start) for context, start in zip(members, starts, strict=True)}
+        n += sum(map(len, members))
         for site in sites:
-            collected[site].append(seen.sites[site])
-        first |= {contexts[i]: n + int(start) for i, start in zip(batch, starts, strict=True)}
-        n += len(rows)
+            collected[site].append(outputs[site])
     return {site: torch.cat(parts) for site, parts in collected.items()}, first
 
 
@@ -134,15 +143,11 @@ def site_means(
 ) -> dict[str, Tensor]:
     """(width,) mean output of each site over every token of every context."""
     total: dict[str, Tensor] = {}
-    n = 0
-    for batch in batches([len(c) for c in contexts], batch_tokens):
-        chains = [_chain(contexts[i]) for i in batch]
-        rows, cols, _ = every_token(chains)
-        seen = trace(model, right_padded(model, chains), rows, cols, (), record_sites=sites)
+    for _, _, outputs in _outputs(model, contexts, sites, batch_tokens):
         for site in sites:
-            added = seen.sites[site].double().sum(0)
+            added = outputs[site].double().sum(0)
             total[site] = total[site] + added if site in total else added
-        n += len(rows)
+    n = sum(map(len, contexts))
     return {site: summed / n for site, summed in total.items()}
 
 

@@ -12,7 +12,7 @@ from lmassay.evidence import no_evidence, paired_evidence
 from lmassay.measures.intervals import Estimate, mean_estimate, undefined
 from lmassay.xray.aggregates import resampling_of
 from lmassay.xray.phase import PhaseScores
-from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL, pools_of
+from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL, SUFFIX, pools_of
 from lmassay.xray.scored import REAL
 from lmassay.xray.trajectories import WIN_LEAD, leads
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 SIGNAL = "ablation_j"
 NOT_ABLATED = "no task could be ablated"
 NO_DONOR = "tasks were not ablated: their family has no other task to take outputs from"
-#: Condition -> suffix of its figures.
-SUFFIX = {REAL: "", RANDOM_LABEL: "_rl", MATCHED_TOKEN: "_mt"}
 FIGURES = {
     "ablation_margin": "change of the margin at final without a component, nats, mean over components",
     "ablation_win": "change of the win at final without a component, mean over components",

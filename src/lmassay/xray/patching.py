@@ -14,7 +14,7 @@ import polars as pl
 
 from lmassay.storage.runs import PATCHES
 from lmassay.xray.patching_scores import lost, summarise
-from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL
+from lmassay.xray.relabel import SUFFIX
 from lmassay.xray.scored import REAL
 from lmassay.xray.sharded import kept, shards_of
 
@@ -44,14 +44,8 @@ def cells_of_task(task: Measured, n_blocks: int) -> list[Cell]:
     """
     from lmassay.models.patching import cells_of
 
-    won = [depth for label in conditions(task).values() if lost(task, label) for depth in won_depths(task, label)]
+    won = [depth for label in map(task.labels.under, SUFFIX) if lost(task, label) for depth in won_depths(task, label)]
     return cells_of(sorted(set(won)), range(n_blocks - 1))
-
-
-def conditions(task: Measured) -> dict[str, int]:
-    """The label of each condition that shares the task's own prompt."""
-    labels = task.labels
-    return {REAL: labels.real, RANDOM_LABEL: labels.random_label, MATCHED_TOKEN: labels.matched_token}
 
 
 def won_depths(task: Measured, label: int) -> list[int]:

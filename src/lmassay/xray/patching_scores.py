@@ -13,7 +13,7 @@ from lmassay.evidence import Evidence, no_evidence, unpaired_evidence
 from lmassay.measures.intervals import Estimate, mean_estimate, undefined
 from lmassay.xray.aggregates import resampling_of
 from lmassay.xray.phase import PhaseScores
-from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL
+from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL, SUFFIX
 from lmassay.xray.scored import REAL
 from lmassay.xray.trajectories import WIN_LEAD, leads
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lmassay.xray.measured import Decided, Measured
     from lmassay.xray.scored import Floats, Ints, ScoredBattery
 
-SUFFIX = {REAL: "", RANDOM_LABEL: "_rl", MATCHED_TOKEN: "_mt"}
 SIGNAL = "patching_mean_flip"
 TOO_LATE = "known-then-lost tasks were not patched: won too late to leave a block to patch"
 NO_LOST = "no task of this condition was known and then lost with a block left to patch"
@@ -126,8 +125,7 @@ def _patched(decided: Decided, cells: dict[str, tuple[Ints, Ints, Floats]], cond
     """The condition's own known-then-lost tasks with the cells whose source its label won."""
     found = []
     for task in decided.tasks:
-        labels = task.labels
-        label = {REAL: labels.real, RANDOM_LABEL: labels.random_label, MATCHED_TOKEN: labels.matched_token}[condition]
+        label = task.labels.under(condition)
         if not lost(task, label) or task.task.task_id not in cells:
             continue
         source, target, score = cells[task.task.task_id]

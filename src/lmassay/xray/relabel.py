@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lmassay.seeds import smallest_hash
+from lmassay.xray.scored import REAL
 
 if TYPE_CHECKING:
     from lmassay.xray.scored import Floats, Ints, ScoredTask
 
 RANDOM_LABEL, MATCHED_TOKEN = "random_label", "matched_token"
+#: Conditions that share the task's own prompt -> suffix of their figures.
+SUFFIX = {REAL: "", RANDOM_LABEL: "_rl", MATCHED_TOKEN: "_mt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,10 @@ class Labels:
     random_label: int
     matched_token: int
     length_difference: int
+
+    def under(self, condition: str) -> int:
+        """The option that plays the answer under a condition of `SUFFIX`."""
+        return {REAL: self.real, RANDOM_LABEL: self.random_label, MATCHED_TOKEN: self.matched_token}[condition]
 
     @property
     def exact(self) -> bool:

@@ -5,29 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lmassay.errors import LmassayError
-from lmassay.storage.atomic import write_json
-from lmassay.storage.runs import SCORES, claimed, finished_record, first_difference, read_scores
+from lmassay.storage import rescore
 from lmassay.xray.run import rescored
 
 
 def rescore_run(path: Path) -> tuple[dict[str, Any], str | None]:
     """Recompute ``scores.json``; returns it and the first field that differed from what stood there.
 
-    A ``scores.json`` that cannot be read differs in all of it.
-
     Raises
     ------
     LmassayError
         ``bad-run-folder``, ``run-folder-in-use``.
     """
-    finished_record(path)
-    with claimed(path) as folder:
-        document = rescored(path, folder.record)
-        try:
-            difference = first_difference(read_scores(path), document)
-        except LmassayError:
-            difference = SCORES, None, None
-        if difference is not None:
-            write_json(path / SCORES, document)
-        return document, None if difference is None else difference[0]
+    return rescore.rescore_run(path, rescored)
