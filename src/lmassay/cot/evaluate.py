@@ -140,7 +140,10 @@ def _prepared(data: TaskData, method: str | type[Any] | MethodLike, seed: int) -
     controls, notices = controls_for(data, str(own.id))
     if any(_estimated(data[name].hidden) for name in data.test_splits):
         notices = [*notices, "p1 and p0 are estimates, and with them R and every figure of the minimal criterion"]
-    return _Ready([own, *controls], notices, identity_of(data, str(own.id), method_hash(own), controls, seed))
+    identity = identity_of(data, str(own.id), method_hash(own), controls, seed)
+    # Where scores come from that no method of ours made.
+    identity["method"] |= getattr(own, "provenance", {})
+    return _Ready([own, *controls], notices, identity)
 
 
 def _estimated(hidden: pl.DataFrame) -> bool:
