@@ -26,9 +26,9 @@ SIGNAL = "ablation_j"
 NOT_ABLATED = "no task could be ablated"
 NO_DONOR = "tasks were not ablated: their family has no other task to take outputs from"
 FIGURES = {
-    "ablation_margin": "change of the margin at final without a component, nats, mean over components",
-    "ablation_win": "change of the win at final without a component, mean over components",
-    "ablation_j": "change of the share of depths won without a component, mean over components",
+    "ablation_margin": "change of the margin at final without a component, nats, mean over attentions and MLPs",
+    "ablation_win": "change of the win at final without a component, mean over attentions and MLPs",
+    "ablation_j": "change of the share of depths won without a component, mean over attentions and MLPs",
 }
 ALL = "all"
 
@@ -77,9 +77,10 @@ def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed
         return PhaseScores(empty, tuple(rows), notices=notices)
     resampling = resampling_of([t.task for t in tasks], seed, "ablation")
     changes = {condition: [t.under(condition) for t in tasks] for condition in SUFFIX}
-    # A task's mean over components, so that the task stays the unit of every interval.
+    # A task's mean over components, so that the task stays the unit of every interval; heads are parts of attentions.
+    whole = [at for at, component in enumerate(components) if component["head"] is None]
     means = {
-        condition: {name: [float(task[name].mean()) for task in changes[condition]] for name in FIGURES}
+        condition: {name: [float(task[name][whole].mean()) for task in changes[condition]] for name in FIGURES}
         for condition in SUFFIX
     }
     scores: dict[str, Estimate] = {
