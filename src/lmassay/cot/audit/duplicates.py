@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -196,7 +196,8 @@ def continued(data: Audited, reading: Sequence[str]) -> list[Shared]:
             continue
         # In sorted order everything that begins with a text comes right after it.
         splits: set[int] = set()
-        for longer in islice(order, at + 1, None):
+        for after in range(at + 1, len(order)):
+            longer = order[after]
             if not longer.startswith(text) or len(splits) == len(data.splits):
                 break
             splits.update(data.split[held[longer]].tolist())

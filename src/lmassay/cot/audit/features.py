@@ -47,7 +47,7 @@ class Feature:
 
 
 def distinct(features: list[Feature], split: NDArray[np.int64]) -> list[Feature]:
-    """Features that vary in some split; those that rank every split's rows alike, forwards or backwards, as one.
+    """Features that vary; those that rank every split's rows alike, forwards or backwards, as one.
 
     The first of them gives the name, so a hidden field that says what is visible stands under the visible feature.
     """
@@ -56,9 +56,11 @@ def distinct(features: list[Feature], split: NDArray[np.int64]) -> list[Feature]
     splits = [np.flatnonzero(split == s) for s in np.unique(split)]
     for feature in features:
         parts = [_ranks(feature.values[rows]) for rows in splits]
-        if not any(len(np.unique(p)) > 1 for p in parts):
+        if len(np.unique(feature.values[~np.isnan(feature.values)])) < 2:
             continue
-        key = (b"\x1f".join(p.tobytes() for p in parts), feature.one_sided)
+        # One that varies between splits only is the same as others in every split, and different where they meet.
+        constant = b"" if any(len(np.unique(p)) > 1 for p in parts) else feature.name.encode("utf-8", "surrogatepass")
+        key = (b"\x1f".join(p.tobytes() for p in parts) + constant, feature.one_sided)
         if key in seen:
             first = kept[seen[key]]
             kept[seen[key]] = replace(first, also=(*first.also, feature.name))

@@ -63,7 +63,9 @@ def hidden_features(data: Audited, seed: int) -> list[Feature]:
 
 
 def _numbers(series: pl.Series) -> Floats | None:
-    if not (series.dtype.is_numeric() or series.dtype == bool):
+    import polars as pl
+
+    if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
         return None
     values = series.cast(float).fill_null(np.nan).to_numpy().astype(np.float64)
     return np.where(np.isfinite(values), values, np.nan)

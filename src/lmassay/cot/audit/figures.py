@@ -115,26 +115,52 @@ class Pairs:
         return interval_of(self.draws, self.k)
 
 
-def between(positive: Side, negative: Side, times: tuple[Floats, Floats]) -> tuple[Pairs, Floats]:
-    """AUROC of all pairs, under (n_draws, k) times each question is drawn, and the matrix of `ordered_pairs`."""
-    matrix = ordered_pairs(positive, negative)
-    return (
-        Pairs(
-            float(matrix.sum()),
-            float(len(positive.score) * len(negative.score)),
-            ((times[0] @ matrix) * times[1]).sum(1),
-            (times[0] @ positive.sizes) * (times[1] @ negative.sizes),
-            len(positive.score) + len(negative.score),
-            min(positive.n_questions, negative.n_questions),
-        ),
-        matrix,
+def between(positive: Side, negative: Side, times: tuple[Floats, Floats]) -> Pairs:
+    """AUROC of all pairs, under (n_draws, k) times each question of a side is drawn."""
+    n_values = len(np.unique(np.concatenate([positive.score, negative.score])))
+    if n_values <= min(positive.k, negative.k):
+        held = _by_value(positive, negative, n_values)
+        drawn = [t @ h for t, h in zip(times, held, strict=True)]
+        ordered, ordered_draws = _in_order(held[0].sum(0), held[1].sum(0)), _in_order(drawn[0], drawn[1])
+    else:
+        matrix = ordered_pairs(positive, negative)
+        ordered, ordered_draws = matrix.sum(), ((times[0] @ matrix) * times[1]).sum(1)
+    return Pairs(
+        float(ordered),
+        float(len(positive.score) * len(negative.score)),
+        ordered_draws,
+        (times[0] @ positive.sizes) * (times[1] @ negative.sizes),
+        len(positive.score) + len(negative.score),
+        min(positive.n_questions, negative.n_questions),
     )
 
 
-def within(positive: Side, negative: Side, matrix: Floats, times: Floats) -> Pairs:
+def _by_value(positive: Side, negative: Side, n_values: int) -> list[Floats]:
+    """(k, n_values) rows of each question at each distinct score, for both sides."""
+    place = np.unique(np.concatenate([positive.score, negative.score]), return_inverse=True)[1]
+    at = (place[: len(positive.score)], place[len(positive.score) :])
+    return [
+        np.bincount(s.code * n_values + p, minlength=s.k * n_values).reshape(s.k, n_values).astype(np.float64)
+        for s, p in zip((positive, negative), at, strict=True)
+    ]
+
+
+def _in_order(positive: Floats, negative: Floats) -> Floats:
+    """(..., n_values) rows at each score, ascending -> (...,) pairs in order."""
+    return np.asarray((positive * (negative.cumsum(-1) - negative / 2)).sum(-1))
+
+
+def within(positive: Side, negative: Side, times: Floats) -> Pairs:
     """AUROC of the pairs inside one question; the sides number the same questions."""
-    ordered, pairs = np.diagonal(matrix), positive.sizes * negative.sizes
+    pairs = positive.sizes * negative.sizes
     mixed = pairs > 0
+    ordered = np.zeros(len(pairs))
+    order = [np.argsort(s.code, kind="stable") for s in (positive, negative)]
+    ends = [np.searchsorted(s.code[o], np.arange(s.k + 1)) for s, o in zip((positive, negative), order, strict=True)]
+    for q in np.flatnonzero(mixed).tolist():
+        high, low = (s.score[o[e[q] : e[q + 1]]] for s, o, e in zip((positive, negative), order, ends, strict=True))
+        low = np.sort(low)
+        ordered[q] = (np.searchsorted(low, high, "left") + np.searchsorted(low, high, "right")).sum() / 2
     n = int((positive.sizes + negative.sizes)[mixed].sum())
     return Pairs(float(ordered.sum()), float(pairs.sum()), times @ ordered, times @ pairs, n, int(mixed.sum()))
 

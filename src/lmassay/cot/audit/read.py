@@ -73,7 +73,7 @@ def read_audited(path: Path, task: str | None = None) -> Audited:
     y, words, target = _labels(path, frame, known)
     columns = {kind: _segment(path, frame[kind], kind) for kind in KINDS if kind in frame.columns}
     hidden = frame.drop(list(columns)).with_columns(pl.Series("y", y, nan_to_null=True), pl.Series(ROW, np.arange(n)))
-    names = sorted(frame["split"].unique().to_list(), key=lambda s: (s != TRAIN, s))
+    names = sorted(frame["split"].unique().to_list(), key=lambda s: (s != TRAIN, not s.startswith("val"), s))
     at = frame["split"].to_numpy()
     order = np.concatenate([np.flatnonzero(at == s) for s in names])
     groups = np.unique(frame["question_id"].to_numpy().astype(str), return_inverse=True)[1]
@@ -155,10 +155,10 @@ def _labels(path: Path, frame: pl.DataFrame, task: CotTask | None) -> tuple[np.n
         return _two(path, values, [f"{v:g}" for v in distinct], distinct)
     if series.dtype != pl.String:
         raise _misfit(path, f"column label is {series.dtype}, neither text nor a number")
-    names = sorted({v for v in series.to_list() if v is not None})
-    at = {v: i for i, v in enumerate(names)}
-    values = np.array([at[v] if v is not None else np.nan for v in series.to_list()], np.float64)
-    return _two(path, values, names, np.arange(len(names), dtype=np.float64))
+    names = sorted({v for v in series.to_list() if v})
+    at = {v: i for i, v in enumerate(names, 1)}
+    values = np.array([at[v] if v else np.nan for v in series.to_list()], np.float64)
+    return _two(path, values, names, np.arange(1, len(names) + 1, dtype=np.float64))
 
 
 def _two(

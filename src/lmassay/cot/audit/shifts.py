@@ -56,7 +56,7 @@ class Vanished:
     positive, negative : float
         The same of the training rows, by label.
     p : float
-        Fisher's exact test on the rows that the questions are worth.
+        That no row of the rest has it by chance, from the rows that the questions are worth; 1 where one has it.
     """
 
     word: str
@@ -69,8 +69,6 @@ class Vanished:
 
 def words_near_the_end(data: Audited, reading: Sequence[str]) -> list[Vanished]:
     """The `WORDS` words most rows have near their end, each with a test of training rows against all others."""
-    from scipy.stats import fisher_exact
-
     if not data.evaluation:
         return []
     tails = [frozenset(w for w in _words(t[-TAIL:])) for t in reading]
@@ -86,12 +84,22 @@ def words_near_the_end(data: Audited, reading: Sequence[str]) -> list[Vanished]:
         has = [np.array([word in tails[r] for r in rows.tolist()], np.float64) for rows in (train, rest)]
         alike = alike_in_question(np.concatenate(has), np.concatenate([data.groups[train], data.groups[rest]]))
         worth = [effective_rows(data.groups[rows], alike) for rows in (train, rest)]
-        table = [[round(h.mean() * n), round((1 - h.mean()) * n)] for h, n in zip(has, worth, strict=True)]
-        p = float(fisher_exact(table).pvalue)
+        p = none_by_chance(has[0].mean() * worth[0], worth[0], worth[1]) if not has[1].any() else 1.0
         y = data.y[train]
         by_label = [float(has[0][y == c].mean()) if (y == c).any() else float("nan") for c in (1, 0)]
         found.append(Vanished(word, float(has[0].mean()), float(has[1].mean()), by_label[0], by_label[1], p))
     return found
+
+
+def none_by_chance(holders: float, rows: float, others: float) -> float:
+    """Chance that all of `holders` fall among `rows` and none among `others`, when dealt out blindly.
+
+    Fisher's exact test, one-sided, of a table with an empty cell; by gamma functions, so numbers need not be whole.
+    """
+    from scipy.special import gammaln
+
+    log = gammaln(rows + 1) - gammaln(rows - holders + 1) - gammaln(rows + others + 1)
+    return float(min(1.0, np.exp(log + gammaln(rows + others - holders + 1))))
 
 
 def _words(tail: str) -> list[str]:

@@ -132,8 +132,7 @@ def _in_split(data: Audited, feature: Feature, split: str, draws: Draws) -> tupl
         return None
     positive, negative = (draws.side(split, a, values[a]) for a in at)
     times = draws.times[split]
-    pairs, matrix = between(positive, negative, (times, times))
-    inside = within(positive, negative, matrix, times)
+    pairs, inside = between(positive, negative, (times, times)), within(positive, negative, times)
     # A feature that is the same for all of a question has ties only, and ties cannot be out of order.
     return pairs, inside if inside.pairs and _varies(draws.of[split].codes, values) else None
 
@@ -200,7 +199,7 @@ def _against_train(data: Audited, feature: Feature, split: str, draws: Draws) ->
         sides.append(draws.side(name, known, values[known]))
     if not all(len(s.score) for s in sides) or len(np.unique(np.concatenate([s.score for s in sides]))) < 2:
         return None
-    return between(sides[0], sides[1], (draws.times[split], draws.times[TRAIN]))[0]
+    return between(sides[0], sides[1], (draws.times[split], draws.times[TRAIN]))
 
 
 def balance_strengths(data: Audited, draws: Draws) -> dict[str, tuple[Strength, float, float | None, float | None]]:
