@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lmassay.cot.compression_scores import MEASURES
+from lmassay.errors import LmassayError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -90,9 +91,19 @@ def leaderboard_chart(board: Leaderboard) -> Any:
 
 
 def entropy_chart(report: EntropyReport) -> Any:
-    """Mean entropy along the rollouts, by split: questions first, bands of one standard error."""
+    """Mean entropy along the rollouts, by split: questions first, bands of one standard error.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-request`` for data that does not say where in a rollout a row stands.
+    """
     import polars as pl
 
+    if not report.by_position.height:
+        raise LmassayError(
+            "bad-request", f"{report.task} does not say where in a rollout its rows stand", "leave the figure out"
+        )
     alt = _altair()
     rows = report.by_position.with_columns(
         at=(pl.col("bin") + 0.5) / 10,

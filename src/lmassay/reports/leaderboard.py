@@ -9,6 +9,9 @@ from rich.text import Text
 from lmassay.cot.board_aggregates import AGGREGATES, TITLES
 from lmassay.reports.style import clean, console, interval, number, table
 
+#: The same for every row of a task: a line of its own instead of a column.
+CHANCE = "chance_mc"
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -55,13 +58,16 @@ def _task(board: Leaderboard, task: str) -> Any:
     mine = board.cells.filter(task=task)
     figures = mine["figure"].unique(maintain_order=True).to_list()
     headline = mine.filter(headline=True)["figure"][0]
-    figures = [headline, *(f for f in figures if f != headline)]
+    figures = [headline, *(f for f in figures if f not in (headline, CHANCE))]
     rows = []
     for row in board.rows:
         own = mine.filter(row=row.label)
         if own.height:
             cells = [_found(own.filter(figure=f, part=p)) for f in figures for p in ("id", "ood")]
             rows.append((row.label, *map(_both, cells)))
+    chance = [_found(mine.filter(figure=CHANCE, part=p)) for p in ("id", "ood")]
+    if any(chance):
+        rows.append((f"guessing at best ({headline})", *map(_both, chance), *[""] * (2 * len(figures) - 2)))
     return table(task, ("row", *(f"{f} {p.upper()}" for f in figures for p in ("id", "ood"))), rows)
 
 
@@ -91,6 +97,8 @@ def _found(cells: pl.DataFrame) -> dict[str, Any] | None:
 
 
 def _both(cell: dict[str, Any] | None) -> str:
+    """A value and its interval, short enough for six of them on a line."""
     if cell is None:
         return ""
-    return f"{number(cell['value'])} {interval(cell)}".rstrip()
+    bounds = "" if cell["low"] is None else f" [{cell['low']:.2f}, {cell['high']:.2f}]"
+    return f"{number(cell['value'])}{bounds}"
