@@ -138,7 +138,7 @@ def near_questions(a: Mapping[str, str], b: Mapping[str, str]) -> list[tuple[str
 
 
 def digests(texts: Iterable[str]) -> NDArray[np.object_]:
-    """(n,) hash of each folded text; empty for one of no words."""
+    """(n,) hash of each folded text; empty for a text of no words."""
     found = []
     for text in texts:
         folded = fold(text)
@@ -218,10 +218,12 @@ def copied(data: Audited, reading: Sequence[str]) -> list[Shared]:
     """Rows of which most long sentences stand in one row of the training split."""
     if not data.evaluation:
         return []
-    sentences = [_sentences(t) for t in reading]
+    sentences = {r: _sentences(reading[r]) for s in data.evaluation for r in data.rows(s).tolist()}
+    wanted = set().union(*sentences.values())
+    # The training rows may be many: of theirs only what another split has too is kept.
     trained: dict[int, list[int]] = defaultdict(list)
     for r in data.rows(TRAIN).tolist():
-        for h in sentences[r]:
+        for h in _sentences(reading[r]) & wanted:
             trained[h].append(r)
     exact = digests(reading)
     known = set(exact[data.rows(TRAIN)])
