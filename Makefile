@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 UNIT_MINUTES := 10
 TINY_MINUTES := 20
 REAL_MINUTES := 15
-SLOW_MINUTES := 20
+SLOW_MINUTES := 40
 TIMEOUT := $(shell command -v timeout || command -v gtimeout)
 within = @echo "== tier $(1): $(2) minutes at most"; $(if $(TIMEOUT),$(TIMEOUT) $(2)m) $(PYTEST)
 
