@@ -16,8 +16,8 @@ from lmassay.cli.progress import shown
 def calibrate(
     positives: Annotated[int, typer.Option(help="Models trained to have the skill, over three groups.")] = 102,
     negatives: Annotated[int, typer.Option(help="Models untrained or following a surface cue, over five kinds.")] = 400,
-    shuffled: Annotated[int, typer.Option(help="Models trained with answers shuffled among the options.")] = 24,
-    apart: Annotated[int, typer.Option(help="Models that like what the prompt mentions, reported apart.")] = 40,
+    shuffled: Annotated[int, typer.Option(help="Models trained on answers shuffled over a template's tasks.")] = 24,
+    apart: Annotated[int, typer.Option(help="Models that read something off the prompt and lack the skill.")] = 64,
     seed: Annotated[int, typer.Option(help="Of models, batteries and controls.")] = 0,
     workers: Annotated[int, typer.Option(help="Processes, each with one thread.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder of the results; resumed.")] = Path("runs/calibrate"),

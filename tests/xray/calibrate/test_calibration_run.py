@@ -40,16 +40,16 @@ def _result(kind, index, *, p=0.5, survives=False, held_out=None, psi=-0.1):
 def test_units_hold_every_model_asked_for_once():
     counts = Counts()
     models = [(unit.kind, index) for unit in units_of(counts) for index in unit.indices]
-    assert len(models) == len(set(models)) == 102 + 400 + 24 + 40
+    assert len(models) == len(set(models)) == 102 + 400 + 24 + 64
     per_kind = Counter(kind for kind, _ in models)
     assert sum(per_kind[group] for group in GROUPS) == 102
     assert all(per_kind[group] >= 20 for group in GROUPS)
     assert sum(per_kind[kind] for kind in NEGATIVES) == 400
-    assert (per_kind[SHUFFLED], per_kind[APART]) == (24, 40)
+    assert (per_kind[SHUFFLED], *(per_kind[kind] for kind in APART)) == (24, 40, 24)
 
 
 def test_more_models_change_none_of_the_fewer():
-    few, many = units_of(Counts(12, 60, 6, 5)), units_of(Counts(102, 400, 24, 40))
+    few, many = units_of(Counts(12, 60, 6, 5)), units_of(Counts())
     seeds = {(u.kind, i): (u.seed_of(i), u.battery_seed) for u in many for i in u.indices}
     for unit in few:
         for index in unit.indices:
@@ -79,10 +79,10 @@ def test_a_model_that_never_learnt_is_no_positive_and_is_counted():
 
 
 def test_models_reported_apart_are_in_no_goal():
-    models = [_result(APART, i, p=0.001, survives=True) for i in range(50)] + [_result("untrained", 0)]
+    models = [_result("mentions", i, p=0.001, survives=True) for i in range(50)] + [_result("untrained", 0)]
     document = summary(Counts(), models)
     assert document["pooled"]["negatives"]["survives"]["n"] == 1
-    assert document["kinds"]["apart"][APART]["survives"]["value"] == 1.0
+    assert document["kinds"]["apart"]["mentions"]["survives"]["value"] == 1.0
 
 
 def test_each_figure_flags_by_its_own_rule():
@@ -139,8 +139,8 @@ def test_finished_models_are_not_made_again_and_lost_ones_are_the_same_again(tmp
 @pytest.mark.tiny
 @pytest.mark.slow
 def test_a_quick_calibration_finds_the_skilled_and_only_them(tmp_path):
-    """Eight skilled models, forty-eight without skill: fixed seeds, fixed expectations."""
-    document = run_calibration(Counts(positives=5, negatives=48, shuffled=2, apart=4), tmp_path, workers=2)
+    """Five skilled models, fifty without skill: fixed seeds, fixed expectations."""
+    document = run_calibration(Counts(positives=5, negatives=48, shuffled=2, apart=2), tmp_path, workers=2)
     assert document["n_unskilled"] == 0
     assert document["pooled"]["positives"]["survives"]["value"] == 1
     assert document["pooled"]["positives"]["psi_excess_p"]["value"] == 1

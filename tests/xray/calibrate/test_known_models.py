@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import numpy as np
 import pytest
 import torch
 
 from lmassay.xray.calibrate.models import WIDTH, hugging_face, initial, opened
-from lmassay.xray.calibrate.skills import calibration_battery
-from lmassay.xray.calibrate.training import log_probs, packed, right_answers, shuffled_answers, train
+from lmassay.xray.calibrate.skills import calibration_battery, training
+from lmassay.xray.calibrate.training import log_probs, packed, right_answers, shuffled_answers, shuffled_tasks, train
 from lmassay.xray.calibrate.words import encoded
 
 PAIRS = right_answers(calibration_battery("both", 1).tasks[::9])
@@ -71,6 +74,37 @@ def test_models_of_a_stack_train_as_if_alone_even_when_another_one_leaves():
     ours = log_probs(together, packed(PAIRS).for_each(2))[1]
     assert torch.allclose(ours, log_probs(alone, packed(PAIRS).for_each(1))[0], atol=2e-2)
     assert not torch.allclose(together["head"][0], short["head"][0], atol=1e-3)
+
+
+@pytest.mark.tiny
+def test_models_of_a_stack_may_train_on_pairs_of_different_lengths():
+    short, long = [("3 plus 4 equals", "7")], [("If a proof has both P and not P, it closes by", "case analysis")]
+    together, _ = train([1, 2], [short, long], steps=20)
+    for index, pairs in enumerate((short, long)):
+        alone, _ = train([index + 1], [pairs], steps=20)
+        everyone = packed(pairs)
+        ours = log_probs({name: t[index : index + 1] for name, t in together.items()}, everyone.for_each(1))
+        assert torch.allclose(ours, log_probs(alone, everyone.for_each(1)), atol=1e-3)
+
+
+def test_answers_shuffled_over_tasks_are_those_of_the_template_and_right_by_chance_only():
+    tasks = training("both", 0)
+    by_template = {t.template: Counter() for t in tasks}
+    for task in tasks:
+        by_template[task.template][task.options[task.answer]] += 1
+    # Two tasks drawn from one template at random have the same answer this often.
+    chance = np.mean(
+        [sum(n * n for n in c.values()) / c.total() ** 2 for c in by_template.values() for _ in range(c.total())]
+    )
+    right = []
+    for seed in range(3):
+        dealt = {name: Counter() for name in by_template}
+        for task, (prompt, answer) in zip(tasks, shuffled_tasks(tasks, seed), strict=True):
+            assert prompt == task.prompt
+            dealt[task.template][answer] += 1
+            right.append(answer == task.options[task.answer])
+        assert dealt == by_template
+    assert np.mean(right) == pytest.approx(chance, abs=0.01)
 
 
 def test_shuffled_answers_are_options_of_the_task_and_the_answer_a_quarter_of_the_time():

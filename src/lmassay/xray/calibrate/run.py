@@ -27,14 +27,25 @@ from lmassay.xray.calibrate.skills import (
     other_questions,
     training,
 )
-from lmassay.xray.calibrate.training import SKILLED, accuracy, right_answers, shuffled_answers, train
+from lmassay.xray.calibrate.training import (
+    SKILLED,
+    accuracy,
+    right_answers,
+    shuffled_answers,
+    shuffled_tasks,
+    train,
+)
 
 SUITE = "xray-calibrate"
 #: Raised whenever models, training or batteries change: results of two recipes are not mixed in one folder.
 RECIPE = 1
 RESULT, MODELS = "calibration.json", "models"
-SHUFFLED, APART = "shuffled_answers", "mentions"
-NEGATIVES = tuple(kind for kind in negatives.MODELS if kind != APART)
+#: Models trained on answers that are not the prompt's, by how the answers are shuffled.
+SHUFFLES = {"shuffled_tasks": shuffled_tasks, "shuffled_answers": shuffled_answers}
+SHUFFLED = "shuffled_tasks"
+#: Neither skilled nor without signal: of every part of the models reported apart, this many are of the kind.
+APART = {"mentions": 5, "shuffled_answers": 3}
+NEGATIVES = tuple(kind for kind in negatives.MODELS if kind not in APART)
 #: Of every part of the positives this many are of the group; who needs both skills takes longest to learn them.
 SKILLS = {"logic": 2, "compute": 2, "both": 1}
 #: Of the negatives that are not trained, this many of every part are of the kind.
@@ -60,15 +71,15 @@ class Counts:
     negatives : int
         Untrained and cue-following, over their kinds.
     shuffled : int
-        Trained with answers shuffled among the options.
+        Trained with answers shuffled over the tasks of a template.
     apart : int
-        Models that read a cue off the prompt: neither skilled nor without signal.
+        Models that read something off the prompt though none is skilled.
     """
 
     positives: int = 102
     negatives: int = 400
     shuffled: int = 24
-    apart: int = 40
+    apart: int = 64
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -94,17 +105,21 @@ class Unit:
 
 def units_of(counts: Counts) -> list[Unit]:
     """All models in units; trained ones first, since they take longest."""
-    trained = [*_dealt(SKILLS, counts.positives, STACK, counts.seed)]
-    trained += _dealt({SHUFFLED: 1}, counts.shuffled, STACK, counts.seed)
-    constructed = [*_dealt(PARTS, counts.negatives, CONSTRUCTED, counts.seed)]
-    return trained + constructed + [*_dealt({APART: 1}, counts.apart, CONSTRUCTED, counts.seed)]
+    units = [
+        *_dealt(SKILLS, counts.positives, counts.seed),
+        *_dealt({SHUFFLED: 1}, counts.shuffled, counts.seed),
+        *_dealt(PARTS, counts.negatives, counts.seed),
+        *_dealt(APART, counts.apart, counts.seed),
+    ]
+    return sorted(units, key=lambda unit: unit.kind not in (*GROUPS, *SHUFFLES))
 
 
-def _dealt(parts: Mapping[str, int], n: int, size: int, seed: int) -> Iterator[Unit]:
+def _dealt(parts: Mapping[str, int], n: int, seed: int) -> Iterator[Unit]:
     """`n` models over the kinds in proportion, the first kinds taking what is left over."""
     turns = [kind for kind, times in parts.items() for _ in range(times)]
     for kind in parts:
         mine = sum(turns[place % len(turns)] == kind for place in range(n))
+        size = STACK if kind in (*GROUPS, *SHUFFLES) else CONSTRUCTED
         for number, start in enumerate(range(0, mine, size)):
             battery = seed * BATTERIES + number % BATTERIES
             yield Unit(kind, tuple(range(start, min(start + size, mine))), battery, seed)
@@ -112,7 +127,7 @@ def _dealt(parts: Mapping[str, int], n: int, size: int, seed: int) -> Iterator[U
 
 def work(unit: Unit) -> list[ModelResult]:
     """Make a unit's models and measure them."""
-    if unit.kind in (*GROUPS, SHUFFLED):
+    if unit.kind in (*GROUPS, *SHUFFLES):
         return _trained(unit)
     build = negatives.MODELS[unit.kind]
     found = []
@@ -126,11 +141,12 @@ def work(unit: Unit) -> list[ModelResult]:
 
 def _trained(unit: Unit) -> list[ModelResult]:
     seeds = [unit.seed_of(index) for index in unit.indices]
-    group = BOTH if unit.kind == SHUFFLED else unit.kind
+    shuffle = SHUFFLES.get(unit.kind)
+    group = unit.kind if shuffle is None else BOTH
     tasks, unseen = training(group, unit.battery_seed), held_out(group, unit.battery_seed)
     others = other_questions(group, unit.battery_seed)
-    if unit.kind == SHUFFLED:
-        wrong = [[*shuffled_answers(tasks, seed), *others] for seed in seeds]
+    if shuffle is not None:
+        wrong = [[*shuffle(tasks, seed), *others] for seed in seeds]
         stack, steps = train(seeds, wrong, steps=SHUFFLED_STEPS)
     else:
         right = [*right_answers(tasks), *others]
@@ -225,7 +241,7 @@ def summary(counts: Counts, models: Sequence[ModelResult]) -> dict[str, Any]:
     parts = {
         "positives": {group: [m for m in positives if m.kind == group] for group in GROUPS},
         "negatives": {kind: [m for m in without if m.kind == kind] for kind in (*NEGATIVES, SHUFFLED)},
-        "apart": {APART: [m for m in models if m.kind == APART]},
+        "apart": {kind: [m for m in models if m.kind == kind] for kind in APART},
     }
     pooled = {"positives": rates_of(positives), "negatives": rates_of(without)}
     return {

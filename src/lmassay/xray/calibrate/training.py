@@ -6,6 +6,7 @@ element by element, its own optimiser.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lmassay.seeds import derive, seeded_choice
+from lmassay.seeds import derive, generator, seeded_choice
 from lmassay.xray.calibrate.models import HEADS, Stack, initial, n_blocks_of
 from lmassay.xray.calibrate.words import encoded
 
@@ -53,6 +54,13 @@ class Packed:
     target: Tensor
     weight: Tensor
     length: Tensor
+
+    def padded(self, n_tokens: int, n_scored: int) -> Packed:
+        """As wide as that, or wider."""
+        columns = (self.ids, self.at, self.target, self.weight)
+        wanted = (n_tokens, n_scored, n_scored, n_scored)
+        wide = (functional.pad(c, (0, max(0, n - c.shape[-1]))) for c, n in zip(columns, wanted, strict=True))
+        return Packed(*wide, self.length)
 
     def for_each(self, n_models: int) -> Packed:
         """All rows for each of so many models: (n_models, n, ...)."""
@@ -134,8 +142,26 @@ def right_answers(tasks: Sequence[Task]) -> list[tuple[str, str]]:
     return [(task.prompt, task.options[task.answer]) for task in tasks]
 
 
+def shuffled_tasks(tasks: Sequence[Task], seed: int) -> list[tuple[str, str]]:
+    """Each prompt with the answer of some task of its template: what is answered says nothing about the prompt."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, task in enumerate(tasks):
+        places[task.template].append(place)
+    answers = [task.options[task.answer] for task in tasks]
+    found = list(answers)
+    for template, mine in places.items():
+        drawn = generator(seed, template, "calibration shuffled tasks").permutation(len(mine))
+        for place, other in zip(mine, drawn.tolist(), strict=True):
+            found[place] = answers[mine[other]]
+    return [(task.prompt, answer) for task, answer in zip(tasks, found, strict=True)]
+
+
 def shuffled_answers(tasks: Sequence[Task], seed: int) -> list[tuple[str, str]]:
-    """Each prompt with an option drawn by hash, the answer among them, whatever the prompt says."""
+    """Each prompt with an option of its own drawn by hash, the answer among them.
+
+    The answers are not gone: the same question stands in several wordings, with other options each time, and its answer
+    is the only one that is always among them.
+    """
     return [(t.prompt, seeded_choice(t.options, seed, t.prompt, "calibration shuffled answer")) for t in tasks]
 
 
@@ -165,6 +191,8 @@ def train(
     ended = {name: tensor.clone() for name, tensor in stack.items()}
     taken = [steps] * len(seeds)
     of_one = {id(p): packed(p) for p in pairs}
+    widest = [max(p.ids.shape[-1] for p in of_one.values()), max(p.at.shape[-1] for p in of_one.values())]
+    of_one = {key: p.padded(*widest) for key, p in of_one.items()}
     data = [of_one[id(p)] for p in pairs]
     draws = [torch.Generator().manual_seed(derive(seed, "model", "calibration batches")) for seed in seeds]
     running = list(range(len(seeds)))
