@@ -118,3 +118,9 @@ def test_the_tiers_budgets_are_those_of_the_makefile():
     makefile = dict(re.findall(r"^([A-Z]+)_MINUTES := (\d+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     table = re.findall(r"^\| (\w+) \| \S+ \| (\d+) \|", (ROOT / "tests" / "README.md").read_text(), re.MULTILINE)
     assert {tier.upper(): minutes for tier, minutes in table} == makefile
+
+
+def test_no_two_test_files_share_a_name():
+    """Test folders are no packages, so a name that stands twice is collected once."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(set(names)) == len(names)
