@@ -8,8 +8,8 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 # Minutes each tier may take on two cores; one that overruns fails (where there is a `timeout` to stop it).
-UNIT_MINUTES := 10
-TINY_MINUTES := 20
+UNIT_MINUTES := 25
+TINY_MINUTES := 30
 REAL_MINUTES := 15
 SLOW_MINUTES := 40
 TIMEOUT := $(shell command -v timeout || command -v gtimeout)

@@ -95,7 +95,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(place):
     [
         (("shwo", "x"), "no command 'shwo' — did you mean show?"),
         (("xray", "rnu"), "no command 'rnu' — did you mean run?"),
-        (("models", "zzzz"), "known: check, list"),
+        (("models", "zzzz"), "known: check, fit-lens, list"),
         (("show",), "Missing argument"),
         (("rescore", "x", "--jsn"), "--jsn"),
     ],
