@@ -117,9 +117,10 @@ def test_prefix_idx_points_the_other_way_in_training(report):
 
 @pytest.mark.parametrize("task", ["1", "2", "3", "6"])
 def test_tasks_whose_length_is_controlled_have_no_leak_by_length_outside_training(report, task):
-    for f in report(task).figures:
-        if f.feature == "chain of thought: words" and f.scope == "all" and f.split != "train":
-            assert f.strength_low <= 0.6
+    name = "conversation: words" if task == "2" else "chain of thought: words"
+    of = [f for f in report(task).figures if f.feature == name and f.scope == "all" and f.split != "train"]
+    assert len(of) == 4
+    assert all(f.strength_low <= 0.6 for f in of)
 
 
 @pytest.mark.parametrize("task", ["8", "9"])

@@ -56,11 +56,11 @@ class Packed:
     length: Tensor
 
     def padded(self, n_tokens: int, n_scored: int) -> Packed:
-        """As wide as that, or wider."""
-        columns = (self.ids, self.at, self.target, self.weight)
-        wanted = (n_tokens, n_scored, n_scored, n_scored)
-        wide = (functional.pad(c, (0, max(0, n - c.shape[-1]))) for c, n in zip(columns, wanted, strict=True))
-        return Packed(*wide, self.length)
+        """As wide as that; padding stands at the end."""
+        wide = functional.pad(self.ids, (0, n_tokens - self.ids.shape[1]))
+        more = (0, n_scored - self.at.shape[1])
+        at, target, weight = (functional.pad(column, more) for column in (self.at, self.target, self.weight))
+        return Packed(wide, at, target, weight, self.length)
 
     def for_each(self, n_models: int) -> Packed:
         """All rows for each of so many models: (n_models, n, ...)."""
@@ -191,8 +191,9 @@ def train(
     ended = {name: tensor.clone() for name, tensor in stack.items()}
     taken = [steps] * len(seeds)
     of_one = {id(p): packed(p) for p in pairs}
-    widest = [max(p.ids.shape[-1] for p in of_one.values()), max(p.at.shape[-1] for p in of_one.values())]
-    of_one = {key: p.padded(*widest) for key, p in of_one.items()}
+    n_tokens = max(p.ids.shape[1] for p in of_one.values())
+    n_scored = max(p.at.shape[1] for p in of_one.values())
+    of_one = {key: p.padded(n_tokens, n_scored) for key, p in of_one.items()}
     data = [of_one[id(p)] for p in pairs]
     draws = [torch.Generator().manual_seed(derive(seed, "model", "calibration batches")) for seed in seeds]
     running = list(range(len(seeds)))
