@@ -375,7 +375,7 @@ def _asked(n, *, skilled):
             kind = component.rpartition(".")[2]
             rows += [(component, 0, kind, None, name, o, left[o], 0.0, left[o], n_won[o]) for o in range(3)]
     decided = compute_scores(battery(tasks), seed=0).decided
-    return ablation.summarise(pl.DataFrame(rows, schema=ablation.SCHEMA, orient="row"), None, decided, 0)
+    return ablation.summarise(pl.DataFrame(rows, schema=ablation.SCHEMA, orient="row"), decided, 0)
 
 
 def test_changes_and_expected_controls_by_hand():

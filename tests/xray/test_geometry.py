@@ -22,12 +22,11 @@ from lmassay.xray.measured import Decided
 from lmassay.xray.options import PromptStyle
 from lmassay.xray.phase import Measuring
 from lmassay.xray.plan import Item, PlannedItem, items_of, plan_run
-from lmassay.xray.scored import PARAPHRASE, REAL, ScoredBattery
+from lmassay.xray.scored import PARAPHRASE, REAL
 from lmassay.xray.task import Battery, ParaphraseGroup, Task
 
 DEPTHS = ("embed", "block.0", "block.1", "block.2")
 LOGIC, COMPUTE = "theorem_pattern", "arithmetic_transform"
-NOTHING_SCORED = ScoredBattery((*DEPTHS, "final"), "multi-token", {})
 NOTHING_DECIDED = Decided((), {}, {})
 
 
@@ -72,7 +71,7 @@ def _table(items, states=_states, seed=0):
 
 
 def _scores(items, states=_states, seed=0):
-    return geometry.summarise(_table(items, states, seed), NOTHING_SCORED, NOTHING_DECIDED, seed)
+    return geometry.summarise(_table(items, states, seed), NOTHING_DECIDED, seed)
 
 
 def _verdicts(found):
@@ -82,7 +81,7 @@ def _verdicts(found):
 def test_a_class_readable_at_one_depth_and_not_from_the_words_survives_all_its_controls():
     items = _tasks()
     table = _table(items)
-    found = geometry.summarise(table, NOTHING_SCORED, NOTHING_DECIDED, 0)
+    found = geometry.summarise(table, NOTHING_DECIDED, 0)
     probe = {control: v for (signal, control), v in _verdicts(found).items() if signal == "geometry_probe"}
     assert probe == {"shuffled_label": "survives", "tfidf": "survives", "majority_class": "survives"}
     assert found.scores["geometry_probe"].value > 0.95
@@ -194,8 +193,7 @@ def test_the_table_read_back_gives_the_same_figures(tmp_path):
     table.write_parquet(tmp_path / geometry.TABLE)
     read = pl.read_parquet(tmp_path / geometry.TABLE)
     here, there = (
-        geometry.summarise(t, NOTHING_SCORED, NOTHING_DECIDED, 3)
-        for t in (table, read.sample(fraction=1.0, shuffle=True, seed=0))
+        geometry.summarise(t, NOTHING_DECIDED, 3) for t in (table, read.sample(fraction=1.0, shuffle=True, seed=0))
     )
     assert here == there
 
@@ -466,7 +464,7 @@ def test_every_score_measure_column_and_control_is_explained():
     named = set(re.findall(r"`([^`\n]+)`", page))
     items, states = _with_groups(_tasks(12, 3), n_groups=3)
     table = _table(items, states)
-    found = geometry.summarise(table, NOTHING_SCORED, NOTHING_DECIDED, 0)
+    found = geometry.summarise(table, NOTHING_DECIDED, 0)
     measures = {name.removesuffix("_centred") for name in table["measure"]}
     assert measures | set(table.columns) | set(found.scores) <= named
     assert {row.control for row in found.evidence} | {row.signal for row in found.evidence} <= named

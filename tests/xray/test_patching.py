@@ -282,7 +282,7 @@ def test_flip_mean_flip_and_best_delta_by_hand():
     # Option 0 is lost by 1 at the end, so a margin of .5 is a gain of 1.5.
     cells = {"a": {(0, 0): WON, (0, 1): LOST, (1, 1): TIED}, "b": {(1, 1): LOST}}
     cells["b"][0, 0] = WON  # a cell of another condition: option 0 did not win at embed
-    found = patching.summarise(_table(cells), None, _decided(asked), 0)
+    found = patching.summarise(_table(cells), _decided(asked), 0)
     assert found.scores["patching_flip"].value == 0.5
     assert found.scores["patching_mean_flip"].value == pytest.approx((1 / 3 + 0) / 2)
     assert found.scores["patching_best_delta"].value == pytest.approx((1.5 + -1) / 2)
@@ -292,7 +292,7 @@ def test_flip_mean_flip_and_best_delta_by_hand():
 
 
 def test_a_tie_at_the_end_is_no_flip():
-    found = patching.summarise(_table({"a": {(0, 0): TIED}}), None, _decided([_asked([0, 1, 2, 2, 2], "a")]), 0)
+    found = patching.summarise(_table({"a": {(0, 0): TIED}}), _decided([_asked([0, 1, 2, 2, 2], "a")]), 0)
     assert found.scores["patching_flip"].value == 0
     assert found.scores["patching_best_delta"].value == 1
 
@@ -301,7 +301,7 @@ def test_each_condition_has_its_own_lost_tasks_and_cells():
     """Option 1, the random label, is lost at block.0; option 2 wins at the end and is lost by nobody."""
     asked = [_asked([0, 1, 2, 2, 2], "a")]
     cells = {"a": {(0, 0): WON, (0, 1): LOST, (1, 1): (0.0, 3.0, 1.0)}}
-    found = patching.summarise(_table(cells), None, _decided(asked), 0)
+    found = patching.summarise(_table(cells), _decided(asked), 0)
     assert found.scores["patching_mean_flip"].value == 0.5
     assert found.scores["patching_mean_flip_rl"].value == 1
     assert found.scores["patching_best_delta_rl"].value == 3
@@ -312,7 +312,7 @@ def test_each_condition_has_its_own_lost_tasks_and_cells():
 
 def test_what_was_won_too_late_to_be_patched_is_counted():
     """At block.1, the last block but one, no target is left."""
-    found = patching.summarise(_table({}), None, _decided([_asked([2, 2, 0, 2, 2], "late")]), 0)
+    found = patching.summarise(_table({}), _decided([_asked([2, 2, 0, 2, 2], "late")]), 0)
     assert found.scores["patching_flip"].status == NO_LOST
     assert found.notices == ("1 known-then-lost tasks were not patched: won too late to leave a block to patch",)
 
@@ -330,7 +330,7 @@ def _many(n, *, flips=lambda i: True, control=lambda i: False):
 
 def test_intervals_are_a_plain_bootstrap_over_the_templates_of_the_lost_tasks():
     asked, cells = _many(30, flips=lambda i: i % 3 == 0)
-    found = patching.summarise(_table(cells), None, _decided(asked), 0).scores["patching_mean_flip"]
+    found = patching.summarise(_table(cells), _decided(asked), 0).scores["patching_mean_flip"]
     assert (found.n, found.n_clusters, found.status) == (30, 15, "ok")
     values = [[0.5 * (i % 3 == 0) for i in (2 * k, 2 * k + 1)] for k in range(15)]
     times = generator(0, "patching real", "interval").multinomial(15, [1 / 15] * 15, size=2000)
@@ -341,7 +341,7 @@ def test_intervals_are_a_plain_bootstrap_over_the_templates_of_the_lost_tasks():
 @pytest.mark.parametrize(("control", "verdict"), [(False, "survives"), (True, "undecided")])
 def test_evidence_holds_the_mean_flip_against_that_of_the_relabelled_tasks(control, verdict):
     asked, cells = _many(40, control=lambda i: control and i % 4 == 1)
-    rows = judged(patching.summarise(_table(cells), None, _decided(asked), 0).evidence)
+    rows = judged(patching.summarise(_table(cells), _decided(asked), 0).evidence)
     random, matched = rows
     assert [(r.signal, r.control, r.metric) for r in rows] == [
         ("patching_mean_flip", c, "rate") for c in ("random_label", "matched_token")
@@ -356,6 +356,6 @@ def test_evidence_holds_the_mean_flip_against_that_of_the_relabelled_tasks(contr
 
 def test_the_order_of_the_table_s_tasks_changes_nothing():
     asked, cells = _many(24, flips=lambda i: i % 3 == 0)
-    one = patching.summarise(_table(cells), None, _decided(asked), 0)
-    other = patching.summarise(_table(dict(reversed(cells.items()))), None, _decided(asked[::-1]), 0)
+    one = patching.summarise(_table(cells), _decided(asked), 0)
+    other = patching.summarise(_table(dict(reversed(cells.items()))), _decided(asked[::-1]), 0)
     assert one == other

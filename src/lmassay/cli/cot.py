@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lmassay.cli.options import Json
+from lmassay.cli.options import Json, Layout, Regime, Source, Task
 from lmassay.cli.progress import shown
 
 app = typer.Typer(
@@ -16,10 +15,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-Layout = Annotated[str, typer.Option(help="head, or post: the data the published figures were measured on.")]
-Regime = Annotated[str | None, typer.Option(help="id or ood: the training set, for tasks 1 and 2 of the layout post.")]
-Source = Annotated[Path | None, typer.Option(help="A Parquet or JSONL file of your own instead of the imported data.")]
 
 
 @app.command()
@@ -49,7 +44,7 @@ def _row(row: Any) -> dict[str, Any]:
 
 @app.command()
 def show(
-    task: Annotated[str, typer.Argument(help="A task's id or number.")],
+    task: Task,
     example: Annotated[str, typer.Argument(metavar="ID", help="An example's key or id, or SPLIT:ROW such as test:0.")],
     layout: Layout = "head",
     regime: Regime = None,

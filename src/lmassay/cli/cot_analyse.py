@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lmassay.cli.options import Json
+from lmassay.cli.options import Json, Layout
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def analyse(
     task: Annotated[str, typer.Argument(help="answer_entropy (8) or compression (9).")],
-    layout: Annotated[str, typer.Option(help="head, or post: the data as of April 2026.")] = "head",
+    layout: Layout = "head",
     seed: Annotated[int, typer.Option(help="Of the intervals.")] = 0,
     csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Write the figure as .svg or .png.")] = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lmassay.cli.options import Json
+from lmassay.cli.options import Json, Layout, Regime
 from lmassay.cli.progress import shown
 
 
@@ -22,10 +22,8 @@ def audit(
         str, typer.Argument(metavar="TASK|FILE", help="A task of the store, or a Parquet, JSONL or CSV file.")
     ],
     task: Annotated[str | None, typer.Option(help="The task a FILE is of: its label words and their order.")] = None,
-    layout: Annotated[str, typer.Option(help="head, or post: the data as of April 2026.")] = "head",
-    regime: Annotated[
-        str | None, typer.Option(help="id or ood: the training set, for tasks 1 and 2 of the layout post.")
-    ] = None,
+    layout: Layout = "head",
+    regime: Regime = None,
     max_auroc: Annotated[
         float, typer.Option(help="What a visible feature may reach: its corrected lower bound.")
     ] = 0.6,

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lmassay.cli.options import Json
+from lmassay.cli.finished import default_out, show_run
+from lmassay.cli.options import Json, Layout, Regime, Source, Task
 from lmassay.cli.progress import shown
-
-Task = Annotated[str, typer.Argument(help="A task's id or number, as `lmassay cot tasks` lists them.")]
-Layout = Annotated[str, typer.Option(help="head, or post: the data the published figures were measured on.")]
-Regime = Annotated[str | None, typer.Option(help="id or ood: the training set, for tasks 1 and 2 of the layout post.")]
-Source = Annotated[Path | None, typer.Option(help="A Parquet or JSONL file of your own instead of the imported data.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -94,15 +89,11 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score predictions made anywhere, with the controls, threshold and evidence of a method of ours."""
-    from lmassay.cli.cot_run import show_cot_run
     from lmassay.cot.external import check_name, score_predictions
     from lmassay.cot.load import load_task
 
     check_name(name)
-    words = (task, layout, regime or "", "external", name)
-    path = out or Path("runs") / "-".join(
-        ["cot", *(re.sub(r"[^A-Za-z0-9.]+", "_", word).strip("_.") for word in words if word)]
-    )
+    path = out or default_out("cot", task, layout, regime or "", "external", name)
     data = load_task(task, layout, regime, source)
     with shown("methods") as progress:
         result = score_predictions(
@@ -115,4 +106,4 @@ def score(
             command=" ".join(["lmassay", *sys.argv[1:]]),
             progress=progress,
         )
-    show_cot_run(path, result.document, as_json=as_json)
+    show_run(path, result.document, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,3 +13,7 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps …")]
 AcceptLicense = Annotated[bool, typer.Option("--accept-license", help="Accept the terms of a bundled model.")]
 AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Load pickled weights, which can run code.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Task = Annotated[str, typer.Argument(help="A task's id or number, as `lmassay cot tasks` lists them.")]
+Layout = Annotated[str, typer.Option(help="head, or post: the data as of April 2026.")]
+Regime = Annotated[str | None, typer.Option(help="id or ood: the training set, for tasks 1 and 2 of the layout post.")]
+Source = Annotated[Path | None, typer.Option(help="A Parquet or JSONL file of your own instead of the imported data.")]

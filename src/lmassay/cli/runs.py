@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from lmassay.cli.finished import show_run
 from lmassay.cli.options import Json
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
@@ -24,16 +25,7 @@ def show(run: Run, as_json: Json = False) -> None:
     """Print a run: evidence first, then scores, families and counts."""
     from lmassay.storage.runs import read_scores
 
-    _show(run, read_scores(run), as_json=as_json)
-
-
-def _show(run: Path, document: dict[str, Any], *, as_json: bool) -> None:
-    """Print a run of either suite."""
-    from lmassay.cli.cot_run import show_cot_run
-    from lmassay.cli.xray import show_run
-
-    show = show_cot_run if document.get("suite") == "cot" else show_run
-    show(run, document, as_json=as_json)
+    show_run(run, read_scores(run), as_json=as_json)
 
 
 def rescore(run: Run, as_json: Json = False) -> None:
@@ -50,7 +42,7 @@ def rescore(run: Run, as_json: Json = False) -> None:
         from lmassay.xray.rescore import rescore_run
 
     document, differing = rescore_run(run)
-    _show(run, document, as_json=as_json)
+    show_run(run, document, as_json=as_json)
     if differing is not None:
         typer.echo(f"scores.json was rewritten: {differing} differed", err=True)
         raise typer.Exit(FINDING)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmassay.cli.calibrate import calibrate
+from lmassay.cli.finished import default_out, show_run
 from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Model, Revision
 from lmassay.cli.power import power
 from lmassay.cli.progress import shown_stages
@@ -25,23 +25,6 @@ app = typer.Typer(
 
 Battery = Annotated[str, typer.Option(help="core50, heldout54, balanced:N, or a JSONL, YAML or CSV file.")]
 Seed = Annotated[int, typer.Option(help="Of control labels, intervals and nulls.")]
-
-
-def default_out(*parts: str) -> Path:
-    """``runs/<parts>``, with what a file name should not hold replaced."""
-    return Path("runs") / "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", part).strip("_.") for part in parts if part)
-
-
-def show_run(path: Path, document: dict[str, Any], *, as_json: bool) -> None:
-    """Print a finished run and where it is."""
-    if as_json:
-        typer.echo(json.dumps(document, indent=1))
-        return
-    from lmassay.reports.terminal import print_run
-    from lmassay.storage.runs import read_record
-
-    print_run(read_record(path), document)
-    typer.echo(f"\nrun folder: {path}")
 
 
 @app.command()

@@ -17,9 +17,9 @@ from lmassay.models.components import Component
 from lmassay.models.edits import Columns, Edit, Mean, Resample, Zero
 from lmassay.models.engines import BATCH_TOKENS, batches
 from lmassay.models.lens import target_log_probs
-from lmassay.models.rows import edges_of, right_padded
+from lmassay.models.rows import chain, edges_of, right_padded
 from lmassay.models.trace import Resume, trace
-from lmassay.models.tree import Continuations, Tree, plan
+from lmassay.models.tree import Continuations
 from lmassay.models.units import Unit, clean_states, every_token, in_batches, target_means, work_of
 
 if TYPE_CHECKING:
@@ -107,18 +107,13 @@ def _own(values: Tensor, component: Component) -> Tensor:
     return values if component.columns is None else values[..., slice(*component.columns)]
 
 
-def _chain(tokens: Context) -> Tree:
-    """A context alone: its one edge is never read."""
-    return plan(Continuations(tokens, ((0,),)), len(tokens)).trees[0]
-
-
 def _outputs(
     model: LanguageModel, contexts: Sequence[Context], sites: Sequence[str], batch_tokens: int
 ) -> Iterator[tuple[list[Context], Ints, dict[str, Tensor]]]:
     """Batches of contexts: which they are, where each one's tokens begin, and the (n_tokens, width) outputs."""
     for batch in batches([len(c) for c in contexts], batch_tokens):
         members = [contexts[i] for i in batch]
-        chains = [_chain(context) for context in members]
+        chains = [chain(context) for context in members]
         rows, cols, starts = every_token(chains)
         yield members, starts, trace(model, right_padded(model, chains), rows, cols, (), record_sites=sites).sites
 

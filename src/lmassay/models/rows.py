@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lmassay.models.trace import Batch
+from lmassay.models.tree import Continuations, plan
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
@@ -49,6 +50,11 @@ def edges_of(trees: Sequence[Tree]) -> Edges:
     return Edges(
         torch.tensor(rows), torch.tensor(cols), torch.from_numpy(np.concatenate(contexts)), torch.from_numpy(target)
     )
+
+
+def chain(tokens: tuple[int, ...]) -> Tree:
+    """A context alone: its one edge is never read."""
+    return plan(Continuations(tokens, ((0,),)), len(tokens)).trees[0]
 
 
 def block_masked(model: LanguageModel, trees: Sequence[Tree]) -> Batch:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lmassay.models.engines import ROW_NODES, packs
+from lmassay.models.engines import ROW_NODES, batches, packs
 from lmassay.models.rows import block_masked, right_padded
 from lmassay.models.trace import Batch, trace
 from lmassay.models.tree import Continuations, Tree, plan
@@ -136,7 +136,5 @@ def every_token(trees: Sequence[Tree]) -> tuple[Tensor, Tensor, Ints]:
 
 def in_batches(units: Sequence[Unit], batch_tokens: int) -> Iterator[list[Unit]]:
     """Units of like length together, at most `batch_tokens` tokens, padding included."""
-    from lmassay.models.engines import batches
-
     for batch in batches([len(unit.tree) for unit in units], batch_tokens):
         yield [units[i] for i in batch]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lmassay.xray.measured import Decided, Measured
-    from lmassay.xray.scored import Floats, ScoredBattery
+    from lmassay.xray.scored import Floats
 
 SIGNAL = "ablation_j"
 NOT_ABLATED = "no task could be ablated"
@@ -56,15 +56,8 @@ class Ablated:
         return {name: np.asarray(change @ weights) for name, change in self.change.items()}
 
 
-def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed: int) -> PhaseScores:
-    """Changes by component and family, their means, and the controls.
-
-    Parameters
-    ----------
-    scored : ScoredBattery
-        Not read: what is compared stands in `decided` and in the table.
-    """
-    del scored
+def summarise(table: pl.DataFrame, decided: Decided, seed: int) -> PhaseScores:
+    """Changes by component and family, their means, and the controls."""
     components = table.select("component", "block", "kind", "head").unique(maintain_order=True).rows(named=True)
     tasks = _ablated(table, decided, len(components))
     left_out = len(decided.tasks) - len(tasks)

@@ -16,19 +16,18 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lmassay.xray.measured import Decided
-    from lmassay.xray.scored import ScoredBattery
 
 RATE = "rate"
 
 
-def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed: int) -> PhaseScores:
+def summarise(table: pl.DataFrame, decided: Decided, seed: int) -> PhaseScores:
     """All figures of the phase.
 
     Parameters
     ----------
     table : pl.DataFrame
         A row per cell, as `geometry.measure` makes it.
-    scored, decided
+    decided : Decided
         Not read: residuals need no decidable task.
     seed : int
         Of the intervals.

@@ -15,7 +15,7 @@ from lmassay.xray.scores import XRayScores, compute_scores
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
     from lmassay.xray.run import Settings
-    from lmassay.xray.scored import ScoredBattery
+    from lmassay.xray.scored import Floats, ScoredBattery
     from lmassay.xray.task import Battery
 
 
@@ -42,17 +42,30 @@ def option_scores(model: LanguageModel, plan: RunPlan, settings: Settings) -> Sc
 
     requests = [request for shard in plan.shards for request in shard]
     found = score(model, requests, engine=settings.engine, batch_tokens=settings.batch_tokens or BATCH_TOKENS)
-    values: dict[tuple[tuple[int, ...], tuple[int, ...]], np.ndarray[tuple[int, ...], np.dtype[np.float64]]] = {
+    values: Values = {
         (request.context, target): tokens.mean(0)
         for request, targets in zip(requests, found, strict=True)
         for target, tokens in zip(request.targets, targets, strict=True)
     }
-    if not all(np.isfinite(means).all() for means in values.values()):
+    check_finite(model, np.stack(list(values.values())))
+    return collect(plan, values, model.depths, settings.protocol)
+
+
+def check_finite(model: LanguageModel, means: Floats) -> None:
+    """Refuse (n, n_depths) log-probabilities of which one is not a finite number.
+
+    Raises
+    ------
+    LmassayError
+        ``non-finite-logits`` naming the depth.
+    """
+    if not np.isfinite(means).all():
+        depth = model.depths[int(np.argwhere(~np.isfinite(means))[0, 1])]
         raise LmassayError(
-            "non-finite-logits", f"{model.name}: a log-probability is not a finite number", "check the weights"
+            "non-finite-logits",
+            f"{model.name}: a log-probability at {depth} is not a finite number ({model.dtype})",
+            "use --dtype float32, or check the weights with `lmassay models check`",
         )
-    typed: Values = values
-    return collect(plan, typed, model.depths, settings.protocol)
 
 
 def score_battery(

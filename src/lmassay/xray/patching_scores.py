@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lmassay.xray.measured import Decided, Measured
-    from lmassay.xray.scored import Floats, Ints, ScoredBattery
+    from lmassay.xray.scored import Floats, Ints
 
 SIGNAL = "patching_mean_flip"
 TOO_LATE = "known-then-lost tasks were not patched: won too late to leave a block to patch"
@@ -73,15 +73,8 @@ FIGURES: Mapping[str, tuple[Callable[[Patched], float], str]] = {
 }
 
 
-def summarise(table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed: int) -> PhaseScores:
-    """Flip rates, margin gains and their controls.
-
-    Parameters
-    ----------
-    scored : ScoredBattery
-        Not read: what is compared stands in `decided` and in the table.
-    """
-    del scored
+def summarise(table: pl.DataFrame, decided: Decided, seed: int) -> PhaseScores:
+    """Flip rates, margin gains and their controls."""
     cells = _cells(table)
     by_condition = {condition: _patched(decided, cells, condition) for condition in SUFFIX}
     scores: dict[str, Estimate] = {}

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lmassay.storage.parts import Parts
     from lmassay.xray.measured import Decided
     from lmassay.xray.plan import RunPlan
-    from lmassay.xray.scored import ScoredBattery
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,6 @@ class Phase(Protocol):
         """Run the model and return the table, a row per cell."""
         ...
 
-    def summarise(self, table: pl.DataFrame, scored: ScoredBattery, decided: Decided, seed: int) -> PhaseScores:
+    def summarise(self, table: pl.DataFrame, decided: Decided, seed: int) -> PhaseScores:
         """All figures of the phase, from its table and without a model."""
         ...

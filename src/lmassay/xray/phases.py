@@ -16,7 +16,6 @@ from lmassay.xray.tables import write_table
 if TYPE_CHECKING:
     from lmassay.xray.measured import Decided
     from lmassay.xray.phase import Measuring, Phase, PhaseScores
-    from lmassay.xray.scored import ScoredBattery
 
 #: Phases after the option scores, by name, in the order they run.
 LATER: Mapping[str, Phase] = {phase.NAME: phase for phase in (patching, ablation, geometry)}
@@ -34,9 +33,7 @@ def measure_phase(name: str, measuring: Measuring, folder: Path) -> str:
     return phase.TABLE
 
 
-def summarised(
-    names: Sequence[str], folder: Path, scored: ScoredBattery, decided: Decided, seed: int
-) -> dict[str, PhaseScores]:
+def summarised(names: Sequence[str], folder: Path, decided: Decided, seed: int) -> dict[str, PhaseScores]:
     """Figures of the phases that were run, from their tables.
 
     Raises
@@ -51,7 +48,7 @@ def summarised(
         try:
             table = pl.read_parquet(folder / phase.TABLE)
             _check(table, folder / phase.TABLE)
-            found[name] = phase.summarise(table, scored, decided, seed)
+            found[name] = phase.summarise(table, decided, seed)
         except (OSError, pl.exceptions.PolarsError) as error:
             why = " ".join(str(error).split())[:160]
             raise LmassayError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,9 @@ import numpy as np
 import torch
 
 from lmassay.errors import FAILED_PART_WAY, LmassayError
-from lmassay.models.trace import Batch, trace
+from lmassay.models.engines import batches
+from lmassay.models.rows import chain, right_padded
+from lmassay.models.trace import trace
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
@@ -129,7 +131,9 @@ def _width(model: LanguageModel, context: Context) -> int:
 
 def _run(model: LanguageModel, shard: Sequence[Context], batch_tokens: int) -> torch.Tensor:
     depths = range(model.n_blocks + 1)
-    states = torch.cat([_forward(model, batch, depths) for batch in _batches(shard, batch_tokens)], 1)
+    # A shard is longest first, so batches by length keep its order.
+    grouped = batches([len(context) for context in shard], batch_tokens)
+    states = torch.cat([_forward(model, [shard[i] for i in batch], depths) for batch in grouped], 1)
     finite = torch.isfinite(states).all(dim=2).all(dim=1)
     if not finite.all():
         depth = model.depths[int((~finite).nonzero()[0, 0])]
@@ -141,26 +145,8 @@ def _run(model: LanguageModel, shard: Sequence[Context], batch_tokens: int) -> t
     return states
 
 
-def _batches(shard: Sequence[Context], batch_tokens: int) -> Iterator[list[Context]]:
-    """Contexts in order, which is longest first: the first of a batch is as wide as the batch."""
-    batch: list[Context] = []
-    for context in shard:
-        if batch and len(batch[0]) * (len(batch) + 1) > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(context)
-    yield batch
-
-
 def _forward(model: LanguageModel, contexts: Sequence[Context], depths: range) -> torch.Tensor:
     """(n_depths, n_contexts, d_model) at the last token of each context, right padded."""
-    width = len(contexts[0])
-    ids = torch.zeros(len(contexts), width, dtype=torch.int64)
-    mask = torch.zeros_like(ids)
-    for row, context in enumerate(contexts):
-        ids[row, : len(context)] = torch.tensor(context)
-        mask[row, : len(context)] = 1
-    positions = torch.arange(width).expand_as(ids)
-    batch = Batch(ids.to(model.device), mask.to(model.device), positions.to(model.device))
     last = torch.tensor([len(context) - 1 for context in contexts])
+    batch = right_padded(model, [chain(context) for context in contexts])
     return trace(model, batch, torch.arange(len(contexts)), last, depths).states

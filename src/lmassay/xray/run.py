@@ -17,16 +17,17 @@ from lmassay.storage.atomic import write_json
 from lmassay.storage.runs import PARTS, SCORES, RunFolder, check_tables, claimed, read_scores
 from lmassay.xray.ablation import KINDS, MEAN
 from lmassay.xray.collect import Values, collect
+from lmassay.xray.in_memory import check_finite, plan_battery
 from lmassay.xray.options import NEUTRAL_PROMPT, PROTOCOLS, PromptStyle, Protocol
 from lmassay.xray.phase import Measuring, PhaseScores
 from lmassay.xray.phases import ALL, DEFAULT, LATER, PHASES, measure_phase, summarised
-from lmassay.xray.plan import RunPlan, items_of, plan_run
 from lmassay.xray.psi import SPAN
 from lmassay.xray.scores import XRayScores, compute_scores
 from lmassay.xray.tables import read_tables, write_tables
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
+    from lmassay.xray.plan import RunPlan
     from lmassay.xray.scored import ScoredBattery
     from lmassay.xray.task import Battery
 
@@ -147,13 +148,7 @@ def run_xray(
         began = time.perf_counter()
         model = open_it()
         style = PromptStyle(model.tokens, settings.chat)
-        plan = plan_run(
-            items_of(battery, settings.phases, settings.seed),
-            style,
-            settings.protocol,
-            context_length=model.context_length,
-            over_length=settings.over_length,
-        )
+        plan = plan_battery(model, battery, settings)
         folder.bind(
             _identity(model, battery, settings),
             command=command,
@@ -177,7 +172,7 @@ def run_xray(
                     tables = (*tables, measure_phase(name, measuring, out))
                     later[f"{name}_s"] = round(time.perf_counter() - start, 2)
             start = time.perf_counter()
-            phases = summarised(settings.phases, out, scored, scores.decided, settings.seed)
+            phases = summarised(settings.phases, out, scores.decided, settings.seed)
             document = scores_document(scores, phases, folder.record)
             write_json(out / SCORES, document)
             statistics += time.perf_counter() - start
@@ -223,7 +218,7 @@ def rescored(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     scores = compute_scores(
         scored, seed=settings["seed"], span=settings["span"], depths=settings["depths"], labels=labels
     )
-    phases = summarised(settings["phases"], folder, scored, scores.decided, settings["seed"])
+    phases = summarised(settings["phases"], folder, scores.decided, settings["seed"])
     return scores_document(scores, phases, record)
 
 
@@ -300,7 +295,7 @@ def _score_shards(
             batch_tokens = settings.batch_tokens or BATCH_TOKENS
             scored = score(model, shard, engine=settings.engine, batch_tokens=batch_tokens)
             means = np.stack([tokens.mean(0) for targets in scored for tokens in targets])
-            _check_finite(model, means)
+            check_finite(model, means)
             parts.write(index, content, means)
         else:
             resumed += 1
@@ -310,13 +305,3 @@ def _score_shards(
     if parts.damaged:
         folder.update(damaged_parts=parts.damaged)
     return values, resumed
-
-
-def _check_finite(model: LanguageModel, means: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-    if not np.isfinite(means).all():
-        depth = model.depths[int(np.argwhere(~np.isfinite(means))[0, 1])]
-        raise LmassayError(
-            "non-finite-logits",
-            f"{model.name}: a log-probability at {depth} is not a finite number ({model.dtype})",
-            "use --dtype float32, or check the weights with `lmassay models check`",
-        )

@@ -1,0 +1,30 @@
+"""Where a run goes if nobody says, and how a finished one is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+def default_out(*parts: str) -> Path:
+    """``runs/<parts>``, with what a file name should not hold replaced."""
+    return Path("runs") / "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", part).strip("_.") for part in parts if part)
+
+
+def show_run(path: Path, document: dict[str, Any], *, as_json: bool) -> None:
+    """Print a finished run of either suite and where it is."""
+    if as_json:
+        typer.echo(json.dumps(document, indent=1))
+        return
+    from lmassay.storage.runs import read_record
+
+    if document.get("suite") == "cot":
+        from lmassay.reports.cot_run import print_cot_run as printed
+    else:
+        from lmassay.reports.terminal import print_run as printed
+    printed(read_record(path), document)
+    typer.echo(f"\nrun folder: {path}")
