@@ -16,10 +16,10 @@ from made_cot import made_data
 
 from lmassay.cli import main
 from lmassay.cot import evaluate as module
-from lmassay.cot.evaluate import evaluate
-from lmassay.cot.rescore import rescore_run
+from lmassay.cot.evaluate import evaluate, rescored
 from lmassay.errors import LmassayError
 from lmassay.methods.method import Method, check_training
+from lmassay.storage.rescore import rescore_run
 from lmassay.storage.runs import PREDICTIONS, RUN, SCORES
 from lmassay.storage.schema import schema
 
@@ -143,7 +143,7 @@ def test_a_method_that_fails_leaves_what_was_done(tmp_path, monkeypatch):
 def test_rescoring_without_a_method_gives_the_same_scores(finished):
     """I-93."""
     path, found = finished
-    document, differing = rescore_run(path)
+    document, differing = rescore_run(path, rescored)
     assert differing is None
     assert json.loads(json.dumps(document)) == json.loads((path / SCORES).read_text())
     assert document == found.document
@@ -155,12 +155,29 @@ def test_an_altered_score_is_put_right_and_an_altered_table_refused(tmp_path, fi
     document = json.loads((path / SCORES).read_text())
     document["scores"]["test.auroc"]["value"] = 0.999
     (path / SCORES).write_text(json.dumps(document))
-    assert rescore_run(path)[1] == "scores.test.auroc.value"
-    assert rescore_run(path)[1] is None
+    assert rescore_run(path, rescored)[1] == "scores.test.auroc.value"
+    assert rescore_run(path, rescored)[1] is None
     table = pl.read_parquet(path / PREDICTIONS)
     table.with_columns(score=-pl.col("score")).write_parquet(path / PREDICTIONS)
     with pytest.raises(LmassayError, match=r"predictions\.parquet is not the table this run wrote"):
-        rescore_run(path)
+        rescore_run(path, rescored)
+
+
+def test_a_bundle_is_verified_by_its_own_suite(tmp_path, finished, capsys):
+    path, _ = finished
+    packed = tmp_path / "run.tar.gz"
+    for words, status in (
+        (["bundle", str(path), "-o", str(packed)], 0),
+        (["bundle", str(packed), "--verify"], 0),
+        (["cite", str(path)], 2),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code == status
+    out, err = capsys.readouterr()
+    assert "hashes hold and all scores come out again" in out
+    assert err.startswith("error[bad-request]: ")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("cut", [0, 100, -20])
@@ -170,7 +187,7 @@ def test_a_cut_table_is_refused(tmp_path, finished, cut):
     data = (path / PREDICTIONS).read_bytes()
     (path / PREDICTIONS).write_bytes(data[:cut])
     with pytest.raises(LmassayError) as error:
-        rescore_run(path)
+        rescore_run(path, rescored)
     assert error.value.code == "bad-run-folder"
 
 

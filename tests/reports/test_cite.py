@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lmassay.errors import LmassayError
 from lmassay.reports.cite import citation, latex
+from lmassay.storage.bundle import content_hash
 from lmassay.storage.runs import SCORES
-from lmassay.xray.bundle import content_hash
 from outside_runs import outside_run
 
 #: How each special character must come out.

@@ -31,10 +31,10 @@ import lmassay.models.ablation as engine
 from lmassay.evidence import judged
 from lmassay.models.trace import site_module
 from lmassay.seeds import smallest_hash
+from lmassay.storage.rescore import rescore_run
 from lmassay.storage.runs import ABLATIONS, LABELS, OPTIONS, RUN, SCORES
 from lmassay.xray import ablation
-from lmassay.xray.rescore import rescore_run
-from lmassay.xray.run import Settings, run_xray
+from lmassay.xray.run import Settings, rescored, run_xray
 from lmassay.xray.scores import compute_scores
 from lmassay.xray.task import Task
 
@@ -251,7 +251,7 @@ def test_without_any_other_task_of_its_family_nothing_is_resampled_and_it_says_s
     rows = [r["verdict"] for r in result.scores["evidence"] if r["signal"] == "ablation_j"]
     assert rows == ["undecided (no task could be ablated)"] * 2
     assert any(n.startswith("2 tasks were not ablated") for n in result.scores["notices"])
-    assert rescore_run(result.path)[1] is None
+    assert rescore_run(result.path, rescored)[1] is None
 
 
 @pytest.mark.tiny
@@ -354,7 +354,7 @@ def test_stopped_anywhere_it_goes_on_computes_no_shard_twice_and_ends_byte_for_b
     again = run_xray(lambda: model, BATTERY, tmp_path / "cut", ABLATION)
     assert sorted(computed) == in_one_go
     assert _digests(again.path) == _digests(whole.path)
-    assert rescore_run(again.path) == (whole.scores, None)
+    assert rescore_run(again.path, rescored) == (whole.scores, None)
 
 
 # ---- figures of a table made by hand

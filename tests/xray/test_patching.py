@@ -17,13 +17,13 @@ import lmassay.models.patching as engine
 from lmassay.evidence import judged
 from lmassay.models.open import open_model
 from lmassay.seeds import generator
+from lmassay.storage.rescore import rescore_run
 from lmassay.storage.runs import LABELS, OPTIONS, PATCHES, RUN, SCORES
 from lmassay.xray import patching
 from lmassay.xray.options import PromptStyle
 from lmassay.xray.plan import items_of, plan_run
 from lmassay.xray.relabel import Labels
-from lmassay.xray.rescore import rescore_run
-from lmassay.xray.run import Settings, run_xray
+from lmassay.xray.run import Settings, rescored, run_xray
 from lmassay.xray.scores import compute_scores
 from tiny_models import tiny_hf, tiny_tokenizer
 
@@ -228,7 +228,7 @@ def test_stopped_anywhere_it_goes_on_computes_no_shard_twice_and_ends_byte_for_b
     again = run_xray(lambda: model, BATTERY, tmp_path / "cut", PATCHING)
     assert sorted(computed) == in_one_go
     assert _digests(again.path) == _digests(whole.path)
-    assert rescore_run(again.path) == (whole.scores, None)
+    assert rescore_run(again.path, rescored) == (whole.scores, None)
 
 
 @pytest.mark.tiny
@@ -244,7 +244,7 @@ def test_where_nothing_was_lost_the_figures_are_undefined_and_not_zero(tmp_path)
     assert {(s["value"], s["status"], s["n"]) for s in figures.values()} == {(None, NO_LOST, 0)}
     rows = [r for r in run.scores["evidence"] if r["signal"] == "patching_mean_flip"]
     assert [(r["difference"], r["verdict"][:11]) for r in rows] == [(None, "undecided (")] * 2
-    assert rescore_run(run.path)[1] is None
+    assert rescore_run(run.path, rescored)[1] is None
 
 
 # ---- figures of tables made by hand: five depths, so blocks 0 to 2, and targets 0 and 1

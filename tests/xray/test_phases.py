@@ -12,15 +12,16 @@ import polars as pl
 import pytest
 from plain_passes import BATTERY, wide_model
 
+from lmassay.cli.finished import rescored_of
 from lmassay.errors import LmassayError
+from lmassay.storage.bundle import content_hash, verify_bundle, write_bundle
+from lmassay.storage.rescore import rescore_run
 from lmassay.storage.runs import ABLATIONS, GEOMETRY, LABELS, OPTIONS, PATCHES, RUN, SCORES
 from lmassay.storage.schema import schema
 from lmassay.xray.batteries import load_battery
-from lmassay.xray.bundle import content_hash, verify_bundle, write_bundle
 from lmassay.xray.compare import compare_runs
 from lmassay.xray.phases import LATER, PHASES
-from lmassay.xray.rescore import rescore_run
-from lmassay.xray.run import Settings, run_xray
+from lmassay.xray.run import Settings, rescored, run_xray
 from lmassay.xray.task import Battery
 
 TABLES = {"patching": PATCHES, "ablation": ABLATIONS, "geometry": GEOMETRY}
@@ -83,7 +84,7 @@ def test_both_files_are_what_the_schemas_say(run):
 @pytest.mark.tiny
 def test_every_phase_comes_out_again_without_a_model(run):
     before = (run.path / SCORES).read_bytes()
-    assert rescore_run(run.path) == (run.scores, None)
+    assert rescore_run(run.path, rescored) == (run.scores, None)
     assert (run.path / SCORES).read_bytes() == before
 
 
@@ -105,7 +106,7 @@ def test_a_changed_figure_of_a_phase_is_named_and_put_right(copy, path, value):
         at = at[name]
     at[path[-1]] = value
     (copy / SCORES).write_text(json.dumps(document))
-    assert rescore_run(copy)[1] == ".".join(path)
+    assert rescore_run(copy, rescored)[1] == ".".join(path)
     assert (copy / SCORES).read_bytes() == before
 
 
@@ -121,7 +122,7 @@ def test_an_altered_or_missing_table_is_refused_in_one_line_and_the_scores_left(
     ):
         change()
         with pytest.raises(LmassayError, match=f"bad-run-folder: .*{said}") as refused:
-            rescore_run(copy)
+            rescore_run(copy, rescored)
         assert "\n" not in str(refused.value)
     with pytest.raises(LmassayError, match=f"lacks {name}"):
         write_bundle(copy, copy.parent / "out.tar.gz")
@@ -150,7 +151,7 @@ def _forged(copy, name, table):
 def test_a_table_that_is_no_table_of_its_phase_is_named_though_all_digests_hold(copy, name, change, said):
     _forged(copy, name, change(pl.read_parquet(copy / name)))
     with pytest.raises(LmassayError, match=f"bad-run-folder: .*{name}: .*{said}") as refused:
-        rescore_run(copy)
+        rescore_run(copy, rescored)
     assert "\n" not in str(refused.value)
 
 
@@ -160,7 +161,7 @@ def test_a_bundle_holds_every_table_and_verifies(run, tmp_path):
     write_bundle(run.path, packed)
     with tarfile.open(packed) as archive:
         assert {*TABLES.values(), OPTIONS, LABELS, RUN, SCORES} < set(archive.getnames())
-    assert verify_bundle(packed) == content_hash(run.path)
+    assert verify_bundle(packed, rescored_of) == content_hash(run.path)
 
 
 @pytest.mark.tiny
@@ -178,7 +179,7 @@ def test_a_bundle_whose_phase_does_not_come_out_of_its_table_does_not_verify(cop
     _forged(copy, name, change(pl.read_parquet(copy / name)))
     write_bundle(copy, copy.parent / "run.tar.gz")
     with pytest.raises(LmassayError, match=f"does not verify: .*({said})") as refused:
-        verify_bundle(copy.parent / "run.tar.gz")
+        verify_bundle(copy.parent / "run.tar.gz", rescored_of)
     assert "\n" not in str(refused.value)
 
 

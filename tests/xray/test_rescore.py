@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 
 from lmassay.errors import LmassayError
+from lmassay.storage.rescore import rescore_run
 from lmassay.storage.runs import LABELS, OPTIONS, RUN, SCORES, claimed
-from lmassay.xray.rescore import rescore_run
+from lmassay.xray.run import rescored
 from outside_runs import outside_run, outside_table
 
 
@@ -24,7 +25,7 @@ def run(tmp_path):
 def test_every_score_and_notice_comes_out_again(tmp_path, depths, left_out):
     run = outside_run(tmp_path / "run", table=outside_table().drop(left_out), depths=depths, seed=5)
     before = (run / SCORES).read_bytes()
-    document, differing = rescore_run(run)
+    document, differing = rescore_run(run, rescored)
     assert differing is None
     assert document == json.loads(before)
     assert (run / SCORES).read_bytes() == before
@@ -33,7 +34,7 @@ def test_every_score_and_notice_comes_out_again(tmp_path, depths, left_out):
 def test_no_model_is_opened(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "lmassay.models.open", None)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert rescore_run(run)[1] is None
+    assert rescore_run(run, rescored)[1] is None
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_a_changed_figure_is_named_and_put_right(run, change, field):
     document = json.loads(before)
     change(document)
     (run / SCORES).write_text(json.dumps(document))
-    assert rescore_run(run)[1] == field
+    assert rescore_run(run, rescored)[1] == field
     assert (run / SCORES).read_bytes() == before
 
 
@@ -62,7 +63,7 @@ def test_a_lost_or_cut_scores_file_is_made_again(run, content):
     (run / SCORES).unlink()
     if content is not None:
         (run / SCORES).write_text(content)
-    assert rescore_run(run)[1] == SCORES
+    assert rescore_run(run, rescored)[1] == SCORES
     assert (run / SCORES).read_bytes() == before
 
 
@@ -73,24 +74,24 @@ def test_an_altered_table_is_refused_and_the_scores_left(run):
         kept = (run / name).read_bytes()
         pl.read_parquet(run / name).with_columns(change).write_parquet(run / name)
         with pytest.raises(LmassayError, match=f"{name} is not the table this run wrote"):
-            rescore_run(run)
+            rescore_run(run, rescored)
         (run / name).write_bytes(kept)
     assert (run / SCORES).read_bytes() == before
-    assert rescore_run(run)[1] is None
+    assert rescore_run(run, rescored)[1] is None
 
 
 def test_an_unfinished_run_and_one_being_written_are_refused(run):
     with claimed(run) as folder:
         with pytest.raises(LmassayError, match="run-folder-in-use"):
-            rescore_run(run)
+            rescore_run(run, rescored)
         folder.update(status="interrupted")
     with pytest.raises(LmassayError, match="the run is interrupted"):
-        rescore_run(run)
+        rescore_run(run, rescored)
 
 
 def test_what_is_no_run_is_refused_and_left_as_it_was(tmp_path):
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(LmassayError, match="bad-run-folder"):
-            rescore_run(path)
+            rescore_run(path, rescored)
     assert list(tmp_path.iterdir()) == []
     assert not (tmp_path / RUN).exists()

@@ -16,11 +16,11 @@ import pytest
 
 from lmassay.errors import LmassayError
 from lmassay.models.open import open_model
+from lmassay.storage.rescore import rescore_run
 from lmassay.storage.runs import LABELS, OPTIONS, RUN, SCORES
 from lmassay.xray import run as run_module
 from lmassay.xray.batteries import load_battery
-from lmassay.xray.rescore import rescore_run
-from lmassay.xray.run import Settings, run_xray
+from lmassay.xray.run import Settings, rescored, run_xray
 from lmassay.xray.task import Battery, Task
 from tiny_models import tiny_hf, tiny_tokenizer
 
@@ -72,7 +72,7 @@ def test_lengths_are_those_of_the_joint_text(finished):
 
 
 def test_rescore_without_a_model_gives_the_same_scores(finished):
-    document, difference = rescore_run(finished.path)
+    document, difference = rescore_run(finished.path, rescored)
     assert difference is None
     assert document == finished.scores
 

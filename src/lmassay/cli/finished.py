@@ -5,14 +5,28 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from lmassay.storage.rescore import Rescored
 
 
 def default_out(*parts: str) -> Path:
     """``runs/<parts>``, with what a file name should not hold replaced."""
     return Path("runs") / "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", part).strip("_.") for part in parts if part)
+
+
+def rescored_of(suite: str) -> Rescored:
+    """How the scores of a suite's runs are computed again from their tables."""
+    if suite == "cot":
+        from lmassay.cot.evaluate import rescored as of_cot
+
+        return of_cot
+    from lmassay.xray.run import rescored as of_xray
+
+    return of_xray
 
 
 def show_run(path: Path, document: dict[str, Any], *, as_json: bool) -> None:

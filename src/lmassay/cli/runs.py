@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lmassay.cli.finished import show_run
+from lmassay.cli.finished import rescored_of, show_run
 from lmassay.cli.options import Json
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
@@ -34,14 +34,11 @@ def rescore(run: Run, as_json: Json = False) -> None:
     Exit status 4 when one differs from what stood in scores.json, which is then rewritten.
     """
     from lmassay.errors import FINDING
+    from lmassay.storage.rescore import rescore_run
     from lmassay.storage.runs import read_record
 
-    if read_record(run).get("identity", {}).get("suite") == "cot":
-        from lmassay.cot.rescore import rescore_run
-    else:
-        from lmassay.xray.rescore import rescore_run
-
-    document, differing = rescore_run(run)
+    suite = read_record(run).get("identity", {}).get("suite")
+    document, differing = rescore_run(run, rescored_of(suite))
     show_run(run, document, as_json=as_json)
     if differing is not None:
         typer.echo(f"scores.json was rewritten: {differing} differed", err=True)
@@ -58,10 +55,10 @@ def bundle(
     ] = False,
 ) -> None:
     """Pack a run with its hashes, so that another machine can verify it."""
-    from lmassay.xray.bundle import verify_bundle, write_bundle
+    from lmassay.storage.bundle import verify_bundle, write_bundle
 
     if verify:
-        typer.echo(f"{run}: hashes hold and all scores come out again ({verify_bundle(run)})")
+        typer.echo(f"{run}: hashes hold and all scores come out again ({verify_bundle(run, rescored_of)})")
         return
     path = out or run.parent / f"{run.name}.lmassay.tar.gz"
     typer.echo(f"{path}  sha256 {write_bundle(run, path)}")

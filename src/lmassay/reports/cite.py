@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lmassay.errors import LmassayError
+from lmassay.storage.bundle import content_hash
 from lmassay.storage.runs import read_record, read_scores
-from lmassay.xray.bundle import content_hash
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -20,8 +21,20 @@ def latex(text: str) -> str:
 
 
 def citation(run: Path) -> str:
-    """The three forms of one finished run."""
+    """The three forms of one finished run.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-request`` for a run of another suite, whose scores have other names.
+    """
     record, document = read_record(run), read_scores(run)
+    if document.get("suite") != "xray":
+        raise LmassayError(
+            "bad-request",
+            f"{run}: only runs of the xray suite can be cited yet",
+            "name the sha256 that `lmassay bundle` prints",
+        )
     digest = content_hash(run)
     scores = document["scores"]
     model, battery = latex(record["identity"]["model"]["name"]), latex(record["identity"]["battery"]["name"])

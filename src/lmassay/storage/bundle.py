@@ -9,13 +9,15 @@ import json
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from lmassay.errors import FINDING, LmassayError
 from lmassay.storage.atomic import write_with
 from lmassay.storage.fingerprint import file_sha256
+from lmassay.storage.rescore import Rescored
 from lmassay.storage.runs import RUN, SCORES, TABLES, finished_record, first_difference, read_scores, tables_of
-from lmassay.xray.run import rescored
 
 MANIFEST = "manifest.json"
 #: A bundle larger than this unpacked is refused, so that a small file cannot fill a disk.
@@ -55,8 +57,13 @@ def write_bundle(run: Path, out: Path) -> str:
     return file_sha256(out)
 
 
-def verify_bundle(path: Path) -> str:
+def verify_bundle(path: Path, rescored_of: Callable[[str], Rescored]) -> str:
     """Check every hash and compute every score again; returns the content hash.
+
+    Parameters
+    ----------
+    rescored_of : callable
+        How the scores of a suite's runs are computed again, by the suite's name.
 
     Raises
     ------
@@ -77,7 +84,7 @@ def verify_bundle(path: Path) -> str:
         if manifest.get("content_sha256") != content_hash(folder):
             raise _broken(path, "its content hash is wrong")
         try:
-            difference = first_difference(read_scores(folder), rescored(folder, finished_record(folder)))
+            difference = first_difference(read_scores(folder), _rescored(folder, rescored_of))
         except LmassayError as error:
             raise _broken(path, error.what.removeprefix(f"{folder}: ")) from error
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -86,6 +93,11 @@ def verify_bundle(path: Path) -> str:
         if difference is not None:
             raise _broken(path, f"{difference[0]} comes out differently from its tables")
         return str(manifest["content_sha256"])
+
+
+def _rescored(folder: Path, rescored_of: Callable[[str], Rescored]) -> dict[str, Any]:
+    record = finished_record(folder)
+    return rescored_of(record["identity"]["suite"])(folder, record)
 
 
 def _unpack(path: Path, folder: Path) -> None:

@@ -12,10 +12,11 @@ import tarfile
 import polars as pl
 import pytest
 
+from lmassay.cli.finished import rescored_of
 from lmassay.errors import FINDING, LmassayError
+from lmassay.storage import bundle as bundle_module
+from lmassay.storage.bundle import MANIFEST, content_hash, verify_bundle, write_bundle
 from lmassay.storage.runs import LABELS, OPTIONS, RUN, SCORES
-from lmassay.xray import bundle as bundle_module
-from lmassay.xray.bundle import MANIFEST, content_hash, verify_bundle, write_bundle
 from outside_runs import outside_run
 
 FILES = (RUN, SCORES, OPTIONS, LABELS)
@@ -59,7 +60,7 @@ def _forged(members):
 
 def _refused(path, said=""):
     with pytest.raises(LmassayError, match="bad-run-folder: .* does not verify") as refused:
-        verify_bundle(path)
+        verify_bundle(path, rescored_of)
     assert refused.value.exit_status == FINDING
     assert said in refused.value.what
     return refused.value
@@ -76,7 +77,7 @@ def test_the_same_run_gives_the_same_bytes_wherever_it_lies(run, packed, tmp_pat
 
 
 def test_a_bundle_verifies_and_names_its_content(run, packed):
-    assert verify_bundle(packed) == content_hash(run)
+    assert verify_bundle(packed, rescored_of) == content_hash(run)
 
 
 def test_the_content_hash_ignores_times_and_machine_and_nothing_else(run, tmp_path):
@@ -170,7 +171,7 @@ def test_a_file_cut_or_damaged_anywhere_is_refused_in_one_line_or_holds_the_very
     for content in damaged:
         (tmp_path / "a.tar.gz").write_bytes(content)
         try:
-            assert verify_bundle(tmp_path / "a.tar.gz") == content_hash(run)
+            assert verify_bundle(tmp_path / "a.tar.gz", rescored_of) == content_hash(run)
         except LmassayError as refused:
             refusals.append(refused)
     assert len(refusals) >= len(damaged) - 3
