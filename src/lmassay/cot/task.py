@@ -144,6 +144,10 @@ class TaskData:
         Kinds of segment the task allows but this data does not have, such as the text of published task 8.
     notes : tuple of str
         What a user of these figures must know.
+    train_cap : int or None
+        The most training rows that were let through (`lmassay.cot.cap`); None: all are there.
+    uncapped : str
+        The fingerprint without the cap, where there is one: validation and test rows are those of that data.
     """
 
     task: CotTask
@@ -154,6 +158,8 @@ class TaskData:
     validation: str = "published"
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    train_cap: int | None = None
+    uncapped: str = ""
 
     def __getitem__(self, split: str) -> SplitData:
         return self.splits[split]
