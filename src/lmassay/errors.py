@@ -11,6 +11,7 @@ FINDING = 4
 
 #: code -> one-line title. Each code has a page ``docs/errors/<code>.md``.
 CODES: dict[str, str] = {
+    "activations-broken": "stored activations are missing, cut short or altered",
     "bad-battery": "rows of a battery file are not usable",
     "bad-option-scores": "rows of an option-score file are not usable",
     "bad-request": "the command's arguments do not fit together",
@@ -18,6 +19,7 @@ CODES: dict[str, str] = {
     "cot-data-broken": "chain-of-thought data cannot be read as what it should be",
     "cot-data-missing": "the chain-of-thought data asked for has not been imported",
     "disk-full": "the disk is full or a write failed",
+    "executor-lost": "the workers asked for do not answer, or were lost",
     "interrupted": "the run was stopped before its end",
     "lens-mismatch": "the lens was fitted on another model",
     "licence-not-accepted": "the model's licence has not been accepted",

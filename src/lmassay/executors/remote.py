@@ -1,0 +1,169 @@
+"""On a Ray cluster: a worker for each place, items handed out as workers become free, lost workers replaced."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lmassay.errors import FAILED_PART_WAY, LmassayError
+from lmassay.executors.job import Job
+
+#: Seconds an address may take to answer.
+ANSWER_S = 20.0
+#: How often a worker may be lost before its items are given up.
+RESTARTS = 8
+MISSING = "ray is not installed"
+INSTALL = "run `pip install 'lmassay[ray]'`"
+
+
+@dataclass(frozen=True)
+class Ray:
+    """Workers on a cluster, or on a Ray started on this machine where no address is given.
+
+    Attributes
+    ----------
+    address : str or None
+        ``auto``, ``host:port`` or ``ray://host:port``.
+    workers : int
+        Processes, each with the job open.
+    cpus, gpus : float
+        What each worker needs; a fraction shares a card.
+    """
+
+    address: str | None = None
+    workers: int = 1
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise LmassayError("bad-request", f"{self.workers} workers", "give one or more")
+        if importlib.util.find_spec("ray") is None:
+            raise LmassayError("bad-request", MISSING, INSTALL)
+
+    def run(self, job: Job, items: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """Results as they come; an item whose worker died is handed to its successor by Ray."""
+        if not items:
+            return
+        import ray
+
+        with self._connected():
+            remote = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_restarts=RESTARTS, max_task_retries=RESTARTS)
+            made = remote(_Worker)
+            actors = [made.remote(job) for _ in range(min(self.workers, len(items)))]
+            waiting = list(reversed(items))
+            running: dict[Any, tuple[int, Any]] = {}
+
+            def hand_out(actor: Any) -> None:
+                if waiting:
+                    item = waiting.pop()
+                    running[actor.run.remote(item)] = (item, actor)
+
+            try:
+                for actor in actors:
+                    hand_out(actor)
+                while running:
+                    (done,), _ = ray.wait(list(running), num_returns=1)
+                    item, actor = running.pop(done)
+                    result = _got(done, item)
+                    hand_out(actor)
+                    yield item, result
+            finally:
+                for actor in actors:
+                    ray.kill(actor)
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Join the cluster, or start one here; one that was there before stays as it was."""
+        import ray
+
+        if ray.is_initialized():
+            yield
+            return
+        if self.address is not None:
+            _must_answer(self.address)
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        try:
+            ray.init(
+                address=self.address,
+                log_to_driver=False,
+                include_dashboard=None if self.address else False,
+                configure_logging=False,
+            )
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise _silent(self.address or "the Ray of this machine", str(error)) from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+class _Worker:
+    """The job on a worker's machine."""
+
+    def __init__(self, job: Job) -> None:
+        self.opened = job.open()
+
+    def run(self, item: int) -> Any:
+        """One item; an error of ours is handed back whole, for Ray would wrap it."""
+        try:
+            return self.opened.run(item)
+        except LmassayError as error:
+            return _Failure(error.code, error.what, error.do, error.exit_status)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    code: str
+    what: str
+    do: str
+    exit_status: int
+
+
+def _got(reference: Any, item: int) -> Any:
+    import ray
+
+    try:
+        result = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        why = str(error).strip().splitlines()
+        raise LmassayError(
+            "executor-lost",
+            f"item {item} failed on its worker: {why[-1] if why else type(error).__name__}",
+            "see that workers have this package, the model and the data, and run the same command again",
+            exit_status=FAILED_PART_WAY,
+        ) from error
+    if isinstance(result, _Failure):
+        raise LmassayError(result.code, result.what, result.do, exit_status=result.exit_status)
+    return result
+
+
+def _must_answer(address: str) -> None:
+    """Knock first: Ray itself waits for minutes, and says what is wrong in a page of its own log."""
+    import socket
+
+    if address in ("auto", "local"):
+        return
+    place = address.removeprefix("ray://")
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal():
+        raise LmassayError("bad-request", f"{address!r} is no address of a Ray", "write host:port, ray://host:port or auto")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S):
+            return
+    except (OSError, OverflowError) as error:
+        raise _silent(address, str(error)) from error
+
+
+def _silent(address: str, why: str) -> LmassayError:
+    said = " ".join(why.split())[:200]
+    return LmassayError(
+        "executor-lost",
+        f"no Ray answers at {address}: {said}",
+        "start it with `ray start --head` and pass its address, or leave --address out to start one here",
+        exit_status=FAILED_PART_WAY,
+    )
