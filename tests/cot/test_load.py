@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ from made_release import made, write_export
 from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score
 
+import lmassay.cot.tasks as registry
 from lmassay.cot.load import load_task, require_segments
 from lmassay.cot.published import import_published
 from lmassay.cot.tasks import cot_task, find_task, task_ids, tasks
@@ -60,6 +62,15 @@ def test_two_tasks_of_one_name_are_refused():
 
     with pytest.raises(ValueError, match="two tasks"):
         cot_task(compression)
+
+
+def test_a_package_whose_task_cannot_be_imported_is_named(monkeypatch):
+    broken = EntryPoint("reading_mind", "no_such_package:reading_mind", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [broken])
+    registry._import_all.cache_clear()
+    with pytest.raises(LmassayError, match=r"task 'reading_mind' \(no_such_package:reading_mind\) cannot be imported"):
+        find_task("8")
+    registry._import_all.cache_clear()
 
 
 def test_nothing_imported_is_said(tmp_path, monkeypatch):
