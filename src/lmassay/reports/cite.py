@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lmassay.errors import LmassayError
 from lmassay.storage.bundle import content_hash
 from lmassay.storage.runs import read_record, read_scores
 
@@ -20,34 +19,24 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in text if c.isprintable())
 
 
-def citation(run: Path) -> str:
-    """The three forms of one finished run.
+#: Of a cot run: what each test split is cited by, as far as it has it.
+_COT_FIGURES = ("g_mean2_mc", "g_mean2", "auroc", "r2")
 
-    Raises
-    ------
-    LmassayError
-        ``bad-request`` for a run of another suite, whose scores have other names.
-    """
+
+def citation(run: Path) -> str:
+    """The three forms of one finished run."""
     record, document = read_record(run), read_scores(run)
-    if document.get("suite") != "xray":
-        raise LmassayError(
-            "bad-request",
-            f"{run}: only runs of the xray suite can be cited yet",
-            "name the sha256 that `lmassay bundle` prints",
-        )
     digest = content_hash(run)
-    scores = document["scores"]
-    model, battery = latex(record["identity"]["model"]["name"]), latex(record["identity"]["battery"]["name"])
-    cells = [model, battery, *(_cell(scores[name]) for name in ("xray_score", "real_win", "psi", "psi_excess"))]
-    cells.append(_p(scores["psi_excess_p"]))
+    suite = document["suite"]
+    title, columns, cells = (_cot if suite == "cot" else _xray)(record["identity"], document)
     version = record["packages"]["lmassay"]
     return "\n".join(
         [
-            "% columns: model & battery & XRay & real win & PSI & PSI excess & p",
+            f"% columns: {' & '.join(columns)}",
             " & ".join(cells) + r" \\",
             "",
             f"@misc{{lmassay-{digest[:12]},",
-            f"  title = {{lmassay xray run of {model} on {battery}}},",
+            f"  title = {{lmassay {suite} run of {title}}},",
             f"  howpublished = {{lmassay {version}, content sha256 {digest}}},",
             f"  year = {{{record['started'][:4]}}},",
             "}",
@@ -55,6 +44,26 @@ def citation(run: Path) -> str:
             f"content sha256: {digest}",
         ]
     )
+
+
+def _xray(identity: dict[str, Any], document: dict[str, Any]) -> tuple[str, list[str], list[str]]:
+    scores = document["scores"]
+    model, battery = latex(identity["model"]["name"]), latex(identity["battery"]["name"])
+    cells = [model, battery, *(_cell(scores[name]) for name in ("xray_score", "real_win", "psi", "psi_excess"))]
+    columns = ["model", "battery", "XRay", "real win", "PSI", "PSI excess", "p"]
+    return f"{model} on {battery}", columns, [*cells, _p(scores["psi_excess_p"])]
+
+
+def _cot(identity: dict[str, Any], document: dict[str, Any]) -> tuple[str, list[str], list[str]]:
+    scores, task, method = document["scores"], identity["task"], latex(identity["method"]["id"])
+    # The layout and the regime belong to every figure: under others the data is another.
+    data = latex(", ".join(part for part in (task["id"], task["layout"], task["regime"]) if part))
+    names = [
+        f"{split}.{figure}" for split in task["splits"] for figure in _COT_FIGURES if f"{split}.{figure}" in scores
+    ]
+    columns = ["method", "task", *(latex(name.replace(".", " ")) for name in names), "survives its controls"]
+    survives = "yes" if document["survives_its_controls"] else "no"
+    return f"{method} on {data}", columns, [method, data, *(_cell(scores[name]) for name in names), survives]
 
 
 def _cell(score: dict[str, Any]) -> str:
