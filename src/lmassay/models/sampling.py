@@ -216,7 +216,7 @@ class Engine(Protocol):
         ...
 
     def letters(self, prompts: Sequence[Prompt], letters: Sequence[Sequence[str]]) -> list[LetterLogprobs]:
-        """For each prompt the log-probability of each of its letters (the last token of the bare letter) as next token."""
+        """For each prompt the log-probability of each of its letters (the bare letter's last token) as next token."""
         ...
 
     def token_kl(self, full: Prompt, others: Sequence[Prompt], continuation: str) -> list[TokenKL]:
