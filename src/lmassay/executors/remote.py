@@ -52,8 +52,8 @@ class Ray:
         import ray
 
         with self._connected():
-            remote = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_restarts=RESTARTS, max_task_retries=RESTARTS)
-            made = remote(_Worker)
+            needs = {"num_cpus": self.cpus, "num_gpus": self.gpus}
+            made = ray.remote(max_restarts=RESTARTS, max_task_retries=RESTARTS, **needs)(_Worker)
             actors = [made.remote(job) for _ in range(min(self.workers, len(items)))]
             waiting = list(reversed(items))
             running: dict[Any, tuple[int, Any]] = {}
@@ -151,7 +151,7 @@ def _must_answer(address: str) -> None:
     place = address.removeprefix("ray://")
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal():
-        raise LmassayError("bad-request", f"{address!r} is no address of a Ray", "write host:port, ray://host:port or auto")
+        raise LmassayError("bad-request", f"{address!r} is no address", "write host:port, ray://host:port or auto")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S):
             return

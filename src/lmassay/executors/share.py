@@ -37,7 +37,5 @@ def parse_share(text: str) -> Share:
     """
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise LmassayError(
-            "bad-request", f"{text!r} is no share", "write it as i/n, counted from 1: 1/8, 2/8 … 8/8"
-        )
+        raise LmassayError("bad-request", f"{text!r} is no share", "write it as i/n, counted from 1: 1/8, 2/8 … 8/8")
     return Share(int(found[1]), int(found[2]))

@@ -199,6 +199,12 @@ def _depth_site(model: LanguageModel, depth: int) -> str:
     return model.depths[min(depth, model.n_blocks)]
 
 
+def _block_of(site: str) -> int:
+    """The block a site belongs to; the embedding comes before the first."""
+    parts = site.split(".")
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else -1
+
+
 def _cache_argument(hf: PreTrainedModel) -> str:
     """What the installed transformers calls the cache: ``past_key_values`` became ``cache`` within version 5."""
     return "cache" if "cache" in inspect.signature(hf.forward).parameters else "past_key_values"
@@ -219,6 +225,8 @@ def trace(
     resume: Resume | None = None,
 ) -> Trace:
     """Run the body once, apply the edits in order, and record the residual stream at chosen depths and tokens.
+
+    The pass ends with the last block that is read or edited, before final norm and head, unless they are asked for.
 
     Parameters
     ----------
@@ -245,11 +253,14 @@ def trace(
     wanted = tuple(range(len(model.depths))) if depths is None else tuple(depths)
     kept: dict[str, Tensor] = {}
     fired: dict[str, int] = {}
-    last = _depth_site(model, model.n_blocks)
     by_site: dict[str, list[Edit]] = {}
     for edit in edits:
         by_site.setdefault(edit.site, []).append(edit)
     recorded = {_depth_site(model, d) for d in wanted} | set(record_sites)
+    # Nothing after the deepest block that is read or edited is run, unless a cache is to be filled to the end.
+    last = _depth_site(model, model.n_blocks)
+    if cache is None and (asked := recorded | set(by_site)):
+        last = f"block.{max(0, *map(_block_of, asked))}"
 
     def seer(site: str) -> Callable[[Tensor], Tensor | None]:
         def see(state: Tensor) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Shards of tensors on disk: safetensors files filled piece by piece, whole or not there, named by content and digest."""
+"""Shards of tensors on disk: safetensors files filled piece by piece, whole or not there, named by their digest."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ TYPES: dict[str, np.dtype[Any]] = {
     "F16": np.dtype("<f2"),
     "BF16": np.dtype("<u2"),
 }
+#: Name of a tensor -> a key of `TYPES`, and its shape.
+Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
 #: Longest header that is believed; a damaged length must not fill the memory.
 HEADER_BYTES = 1 << 24
 SUFFIX = ".safetensors"
@@ -65,7 +67,7 @@ class Place:
         return TYPES[self.kind].itemsize * math.prod(self.shape[1:])
 
 
-def _layout(tensors: Mapping[str, tuple[str, tuple[int, ...]]], about: Mapping[str, str]) -> tuple[bytes, Any, int]:
+def _layout(tensors: Tensors, about: Mapping[str, str]) -> tuple[bytes, dict[str, Place], int]:
     """Header, places and size of a file with these tensors, as the safetensors format lays them out."""
     order = sorted(tensors, key=lambda name: list(TYPES).index(tensors[name][0]))
     entries: dict[str, Any] = {"__metadata__": dict(about)}
@@ -91,7 +93,7 @@ class ShardWriter:
     The safetensors library writes a file only from tensors that are all there.
     """
 
-    def __init__(self, path: Path, tensors: Mapping[str, tuple[str, tuple[int, ...]]], about: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, tensors: Tensors, about: Mapping[str, str]) -> None:
         header, self._places, self._size = _layout(tensors, about)
         self._left = {name: place.shape[0] for name, place in self._places.items()}
         self._path = path
@@ -168,9 +170,7 @@ class Shards:
         return any(self.folder.glob(f"{_stem(number, content)}-*{SUFFIX}"))
 
     @contextmanager
-    def new(
-        self, number: int, content: str, tensors: Mapping[str, tuple[str, tuple[int, ...]]]
-    ) -> Iterator[ShardWriter]:
+    def new(self, number: int, content: str, tensors: Tensors) -> Iterator[ShardWriter]:
         """Fill a shard; it gets its name when the block ends, and leaves nothing if the block raises."""
         stem = _stem(number, content)
         temporary = self.folder / f".{stem}.{os.getpid()}.tmp"
@@ -216,7 +216,7 @@ def places_of(path: Path) -> dict[str, Place]:
             for name, e in entries.items()
             if name != "__metadata__"
         }
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(f"{path} cannot be read: {error}") from error
 
 

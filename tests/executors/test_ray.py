@@ -1,0 +1,148 @@
+"""Ray on this machine: results by number, a killed worker's item done again, one line for what does not answer.
+
+Skipped, visibly, where ray is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lmassay.errors import LmassayError
+from lmassay.executors import remote
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "cot"))
+
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+
+
+def _job(folder, die_at=None, fail_at=None):
+    """Local classes, which travel to workers by value."""
+    from dataclasses import dataclass
+
+    @dataclass
+    class Opened:
+        where: str
+        die: int | None
+        fail: int | None
+
+        def run(self, item):
+            import os
+            import pathlib
+            import signal
+
+            from lmassay.errors import LmassayError
+
+            place = pathlib.Path(self.where)
+            with (place / f"tried-{item}").open("a") as file:
+                file.write(f"{os.getpid()}\n")
+            if item == self.die and not (place / "died").exists():
+                (place / "died").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            if item == self.fail:
+                raise LmassayError("disk-full", f"no room for {item}", "free some")
+            return item * item
+
+    @dataclass
+    class Job:
+        where: str
+        die: int | None
+        fail: int | None
+
+        def open(self):
+            import os
+            import pathlib
+
+            (pathlib.Path(self.where) / f"opened-{os.getpid()}").touch()
+            return Opened(self.where, self.die, self.fail)
+
+    return Job(str(folder), die_at, fail_at)
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_killed_worker_s_item_is_done_again_and_no_other(tmp_path):
+    found = dict(remote.Ray(workers=2).run(_job(tmp_path, die_at=4), range(9)))
+    assert found == {i: i * i for i in range(9)}
+    tries = {i: len((tmp_path / f"tried-{i}").read_text().split()) for i in range(9)}
+    assert tries == {i: 2 if i == 4 else 1 for i in range(9)}
+    # Two workers and the dead one's successor.
+    assert len(list(tmp_path.glob("opened-*"))) == 3
+
+
+@needs_ray
+@pytest.mark.slow
+def test_an_error_of_ours_comes_back_as_it_is(tmp_path):
+    with pytest.raises(LmassayError, match="no room for 2") as refused:
+        list(remote.Ray(workers=1).run(_job(tmp_path, fail_at=2), range(4)))
+    assert refused.value.code == "disk-full"
+
+
+@needs_ray
+def test_an_address_that_does_not_answer_is_said_at_once():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    began = time.monotonic()
+    with pytest.raises(LmassayError, match=f"no Ray answers at 127.0.0.1:{port}") as refused:
+        list(remote.Ray(f"127.0.0.1:{port}").run(_job("nowhere"), [1]))
+    assert refused.value.code == "executor-lost"
+    assert time.monotonic() - began < 30
+
+
+@needs_ray
+@pytest.mark.parametrize("address", ["localhost", "http://", "ray://", "host:port"])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(LmassayError) as refused:
+        list(remote.Ray(address).run(_job("nowhere"), [1]))
+    assert refused.value.code == "bad-request"
+
+
+def test_a_missing_ray_is_named_with_the_command_that_installs_it(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "ray" else found(name, *a))
+    with pytest.raises(LmassayError, match=r"pip install 'lmassay\[ray\]'") as refused:
+        remote.Ray()
+    assert refused.value.code == "bad-request"
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.tiny
+def test_extraction_on_ray_equals_the_one_here_though_a_worker_is_killed(tmp_path):
+    import psutil
+    import torch
+    from made_extraction import run, write_data, write_reader
+
+    from lmassay.cot.activations import Result
+
+    data, reader = write_data(tmp_path / "data.jsonl"), write_reader(tmp_path / "reader")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    killed = []
+
+    def told(stage, done, total):
+        if stage == "tokens" and not killed:
+            workers = [p for p in psutil.Process().children(recursive=True) if "ray::_Worker" in " ".join(p.cmdline())]
+            assert len(workers) == 2
+            os.kill(workers[0].pid, signal.SIGKILL)
+            killed.append(workers[0].pid)
+
+    try:
+        here = run(data, reader, tmp_path / "here")
+        there: Result = run(data, reader, tmp_path / "there", executor=remote.Ray(workers=2), progress=told)
+    finally:
+        torch.set_num_threads(before)
+    assert killed
+    assert there.finished
+    assert there.made == here.made
+    names = [sorted(p.name for p in (tmp_path / w / "shards").iterdir()) for w in ("here", "there")]
+    assert names[0] == names[1]
+    assert (tmp_path / "here" / "index.json").read_bytes() == (tmp_path / "there" / "index.json").read_bytes()
