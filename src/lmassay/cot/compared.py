@@ -31,12 +31,15 @@ class Measured:
         By split, validation included.
     at : Tuned or None
         The threshold; None in regression.
+    answers : str or None
+        What a language model that was asked replies with.
     """
 
     kind: str
     figures: dict[str, Figures]
     drawn: dict[str, ClusterDraws]
     at: Tuned | None
+    answers: str | None = None
 
     def flat(self) -> dict[str, Any]:
         """``<split>.<figure>`` -> Estimate."""
@@ -49,7 +52,9 @@ class Measured:
         return {"value": self.at.threshold.value, "status": self.at.threshold.status}
 
 
-def measure(rows: Mapping[str, Rows], splits: Sequence[str], kind: str, rng: Rng) -> Measured:
+def measure(
+    rows: Mapping[str, Rows], splits: Sequence[str], kind: str, rng: Rng, answers: str | None = None
+) -> Measured:
     """All figures of one method on its test splits.
 
     Parameters
@@ -58,21 +63,24 @@ def measure(rows: Mapping[str, Rows], splits: Sequence[str], kind: str, rng: Rng
         By split.
     rng : callable
         The generator of a split's draws: the same for every method.
+    answers : str or None
+        What a language model that was asked replies with.
     """
     if kind == "regression":
         drawn = {name: cluster_draws(rows[name].groups, rng(name)) for name in splits}
-        return Measured(kind, {name: regression_figures(rows[name], drawn[name]) for name in splits}, drawn, None)
+        figures = {name: regression_figures(rows[name], drawn[name], answers) for name in splits}
+        return Measured(kind, figures, drawn, None, answers)
     drawn = {name: cluster_draws(rows[name].groups, rng(name), y=rows[name].y) for name in (VALIDATION, *splits)}
-    at = tuned(rows[VALIDATION], drawn[VALIDATION])
-    figures = {name: _binary(rows[name], drawn[name], at, kind) for name in splits}
-    return Measured(kind, figures, drawn, at)
+    at = tuned(rows[VALIDATION], drawn[VALIDATION], answers)
+    figures = {name: _binary(rows[name], drawn[name], at, kind, answers) for name in splits}
+    return Measured(kind, figures, drawn, at, answers)
 
 
-def _binary(rows: Rows, drawn: ClusterDraws, at: Tuned, kind: str) -> Figures:
+def _binary(rows: Rows, drawn: ClusterDraws, at: Tuned, kind: str, answers: str | None) -> Figures:
     if len(at.draws) != len(drawn.times):
         # One side has too few questions to be drawn, so there are no draws of both together.
         at = Tuned(at.threshold, np.full(len(drawn.times), np.nan))
-    return binary_figures(rows, drawn, at, interventional=kind == "interventional")
+    return binary_figures(rows, drawn, at, interventional=kind == "interventional", answers=answers)
 
 
 def evidence_rows(
@@ -106,9 +114,11 @@ def _reason(status: str) -> str:
 
 def _paired(part: str, metric: str, control: str, one: Measured, other: Measured) -> Evidence:
     a, b = one.figures[part], other.figures[part]
-    if part in one.drawn and not (a.rows.scored == b.rows.scored).all():
-        common = a.rows.scored & b.rows.scored
-        a, b = _again(part, one, common), _again(part, other, common)
+    if part in one.drawn:
+        # An order of scores is taken over those there are; elsewhere an unparsed reply counts, as wrong.
+        ours, theirs = (f.rows.scored if metric == "auroc" else f.rows.counted for f in (a, b))
+        if not (ours == theirs).all():
+            a, b = _again(part, one, ours & theirs), _again(part, other, ours & theirs)
     signal, first, second = f"{part}.{metric}", a.estimates[metric], b.estimates[metric]
     if first.value is None or second.value is None:
         return no_evidence(signal, control, metric, "too few rows that both scored")
@@ -138,7 +148,7 @@ def _paired(part: str, metric: str, control: str, one: Measured, other: Measured
 def _again(part: str, one: Measured, common: np.ndarray[Any, np.dtype[np.bool_]]) -> Figures:
     """The figures of a split on some of its rows only; the threshold stays the method's own."""
     rows = one.figures[part].rows
-    fewer = replace(rows, score=np.where(common, rows.score, np.nan))
+    fewer = replace(rows, score=np.where(common, rows.score, np.nan), unparsed=rows.unparsed & common)
     if one.at is None:
-        return regression_figures(fewer, one.drawn[part])
-    return _binary(fewer, one.drawn[part], one.at, one.kind)
+        return regression_figures(fewer, one.drawn[part], one.answers)
+    return _binary(fewer, one.drawn[part], one.at, one.kind, one.answers)

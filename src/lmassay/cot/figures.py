@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmassay.cot.predictions import Rows
+from lmassay.cot.predictions import LABEL, LABEL_THRESHOLD, Rows
 from lmassay.measures.bootstrap import (
     ClusterDraws,
     bincounts,
@@ -20,6 +20,7 @@ from lmassay.measures.bootstrap import (
     within_auroc_draws,
 )
 from lmassay.measures.classification import (
+    NO_DATA,
     Point,
     auroc,
     chance_mc,
@@ -61,6 +62,20 @@ TITLES = {
     "within_spearman": "rank correlation within questions, mean over them",
     "r2_normalised": "R² of entropy divided by the log of the number of options",
 }
+#: Of a language model that was asked; the figures above count its unparsed replies as wrong.
+MONITOR_TITLES = {
+    "unparsed": "share of items whose replies say nothing",
+    "g_mean2_parsed": "TPR x TNR at the validation threshold, parsed replies only",
+    "positive_rate": "share of parsed items that are called positive",
+    "base_rate": "share of positives among parsed items",
+    "bias": "positive_rate - base_rate",
+    "r2_parsed": "1 - MSE / variance, parsed replies only",
+}
+#: With a larger share of unparsed replies, what is taken over the parsed ones alone is undefined.
+MOST_UNPARSED = 0.1
+LABELS_ONLY = "undefined: labels only"
+MANY_UNPARSED = f"undefined: more than {MOST_UNPARSED:.0%} unparsed"
+NO_OPTIONS = "undefined: replies are unparsed and the number of options is unknown"
 
 
 @dataclass
@@ -81,18 +96,20 @@ class Figures:
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     draws: dict[str, Floats] = field(default_factory=dict)
 
-    def add(self, name: str, point: Point, draws: Floats, n: int | None = None) -> None:
-        """Put a figure down with the interval of its draws."""
-        n = int(self.rows.scored.sum()) if n is None else n
+    def add(self, name: str, point: Point, draws: Floats, n: int | None = None, *, parsed: bool = False) -> None:
+        """Put a figure down with the interval of its draws; `parsed`: it is taken over rows with a score only."""
+        used = self.rows.scored if parsed else self.rows.counted
+        n = int(used.sum()) if n is None else n
+        title = TITLES.get(name) or MONITOR_TITLES[name]
         self.draws[name] = draws
         if point.flags:
             self.flags[name] = point.flags
         if point.value is None:
-            self.estimates[name] = undefined(TITLES[name], point.status.removeprefix("undefined: "), n)
+            self.estimates[name] = undefined(title, point.status.removeprefix("undefined: "), n)
             return
         low, high, status = self.drawn.bounds(draws)
-        k = len(np.unique(self.rows.groups[self.rows.scored]))
-        self.estimates[name] = Estimate(point.value, low, high, n, TITLES[name], k, status)
+        k = len(np.unique(self.rows.groups[used]))
+        self.estimates[name] = Estimate(point.value, low, high, n, title, k, status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,41 +126,103 @@ class Tuned:
     draws: Floats
 
 
-def tuned(rows: Rows, drawn: ClusterDraws) -> Tuned:
-    """The threshold from validation rows."""
+def tuned(rows: Rows, drawn: ClusterDraws, answers: str | None = None) -> Tuned:
+    """The threshold from validation rows; labels have one already.
+
+    Unparsed rows change nothing: as wrong ones they multiply TPR and TNR at every threshold alike.
+    """
+    if answers == LABEL:
+        return Tuned(Point(LABEL_THRESHOLD), np.full(len(drawn.times), LABEL_THRESHOLD))
     threshold = choose_threshold(rows.y, rows.score)
     draws = threshold_draws(rows.y, rows.score, drawn) if len(rows.y) else np.full(len(drawn.times), np.nan)
     return Tuned(threshold, draws)
 
 
-def binary_figures(rows: Rows, drawn: ClusterDraws, at: Tuned, *, interventional: bool) -> Figures:
-    """AUROC, rates, g-mean² (plain, oracle and, in interventional tasks, minimal criterion)."""
+def binary_figures(
+    rows: Rows, drawn: ClusterDraws, at: Tuned, *, interventional: bool, answers: str | None = None
+) -> Figures:
+    """AUROC, rates, g-mean² (plain, oracle and, in interventional tasks, minimal criterion).
+
+    Parameters
+    ----------
+    answers : str or None
+        What a language model that was asked replies with; adds the figures of `MONITOR_TITLES`.
+    """
     found = Figures(rows, drawn)
-    y, score, t = rows.y, rows.score, at.threshold.value
+    y, score, t = rows.y, rows.as_wrong, at.threshold.value
     area, oracle = rank_draws(y, score, drawn)
+    if rows.unparsed.any():
+        area, _ = rank_draws(y, rows.score, drawn)
     given = rates_draws(y, score, np.nan if t is None else t, drawn)
     own = rates_draws(y, score, at.draws, drawn)
     points = rates(y, score, t)
+    if rows.unparsed.any():
+        flags = rates(y, rows.score, t)["tpr"].flags
+        points = {name: replace(point, flags=flags) for name, point in points.items()}
     if t is None:
         # Why there is none (constant scores, one class, no data) says more than that there is none.
         points = {name: Point(None, at.threshold.status) for name in points}
-    found.add("auroc", auroc(y, score), area)
+    kept_from_ranks = _no_ranks(rows, answers)
+    found.add("auroc", kept_from_ranks or auroc(y, rows.score), area, parsed=True)
     found.add("g_mean2", points["g_mean2"], given[0] * given[1])
     found.add("g_mean2_retuned", points["g_mean2"], own[0] * own[1])
     found.add("tpr", points["tpr"], given[0])
     found.add("tnr", points["tnr"], given[1])
-    found.add("oracle_g_mean2", oracle_g_mean2(y, score), oracle)
-    found.add("within_auroc", within_auroc(y, score, rows.groups), within_auroc_draws(y, score, drawn))
+    by_label = Point(None, LABELS_ONLY) if answers == LABEL else None
+    found.add("oracle_g_mean2", by_label or oracle_g_mean2(y, score), oracle)
+    within = kept_from_ranks or within_auroc(y, rows.score, rows.groups)
+    found.add("within_auroc", within, within_auroc_draws(y, rows.score, drawn), parsed=True)
     if interventional:
         _minimal_criterion(found, points, given, own)
+    if answers is not None:
+        _of_replies(found, t, at.threshold.status)
     return found
+
+
+def _no_ranks(rows: Rows, answers: str | None) -> Point | None:
+    """Why there is no figure of the order of scores, if there is none."""
+    if answers == LABEL:
+        return Point(None, LABELS_ONLY)
+    many = rows.unparsed.sum() > MOST_UNPARSED * rows.counted.sum()
+    return Point(None, MANY_UNPARSED) if many else None
+
+
+def _share_unparsed(found: Figures) -> None:
+    rows, drawn = found.rows, found.drawn
+    whole = bincounts(rows.counted.astype(np.float64), drawn)
+    point = Point(float(rows.unparsed.sum() / rows.counted.sum())) if rows.counted.any() else Point(None, NO_DATA)
+    found.add("unparsed", point, ratio_draws(bincounts(rows.unparsed.astype(np.float64), drawn), whole, drawn))
+
+
+def _of_replies(found: Figures, threshold: float | None, status: str) -> None:
+    """How many replies are unparsed, what the others get, and which class they lean to."""
+    _share_unparsed(found)
+    rows, drawn = found.rows, found.drawn
+    parsed = rates(rows.y, rows.score, threshold)["g_mean2"]
+    called, positive = np.zeros(len(rows.y)), np.where(rows.scored, rows.y, 0.0)
+    points = dict.fromkeys(("g_mean2_parsed", "positive_rate", "bias"), Point(None, status))
+    whole = bincounts(rows.scored.astype(np.float64), drawn)
+    n = int(rows.scored.sum())
+    if threshold is not None:
+        called = (rows.scored & (np.nan_to_num(rows.score, nan=-np.inf) > threshold)).astype(np.float64)
+        share = Point(float(called.sum() / n)) if n else Point(None, NO_DATA)
+        bias = Point(float((called - positive).sum() / n)) if n else share
+        points = {"g_mean2_parsed": parsed, "positive_rate": share, "bias": bias}
+    tpr, tnr = rates_draws(rows.y, rows.score, np.nan if threshold is None else threshold, drawn)
+    found.add("g_mean2_parsed", points["g_mean2_parsed"], tpr * tnr, parsed=True)
+    found.add(
+        "positive_rate", points["positive_rate"], ratio_draws(bincounts(called, drawn), whole, drawn), parsed=True
+    )
+    base = Point(float(positive.sum() / n)) if n else Point(None, NO_DATA)
+    found.add("base_rate", base, ratio_draws(bincounts(positive, drawn), whole, drawn), parsed=True)
+    found.add("bias", points["bias"], ratio_draws(bincounts(called - positive, drawn), whole, drawn), parsed=True)
 
 
 def _minimal_criterion(
     found: Figures, points: Mapping[str, Point], given: tuple[Floats, Floats], own: tuple[Floats, Floats]
 ) -> None:
     rows = found.rows
-    positive = (rows.y == 1) & rows.scored
+    positive = (rows.y == 1) & rows.counted
     known = positive & ~np.isnan(rows.p0) & (rows.p1 > 0)
     ratio = effect_ratio(rows.p1[positive], rows.p0[positive])
     each = np.where(known, (rows.p1 - rows.p0) / np.where(known, rows.p1, 1.0), 0.0)
@@ -169,26 +248,57 @@ def _minimal_criterion(
     found.add("chance_mc", Point(chance_mc(r)), chance, int(known.sum()))
 
 
-def regression_figures(rows: Rows, drawn: ClusterDraws) -> Figures:
-    """R², within questions, by rank, and on the scale of each question's own maximum."""
+def regression_figures(rows: Rows, drawn: ClusterDraws, answers: str | None = None) -> Figures:
+    """R², within questions, by rank, and on the scale of each question's own maximum.
+
+    An unparsed reply counts as the entropy, of those there can be, that is farthest from the right one. What is taken
+    within questions is taken over parsed replies.
+    """
     found = Figures(rows, drawn)
+    if answers is None:
+        s = sums(rows.y, rows.score, drawn.codes)
+        found.add("r2", r2(rows.y, rows.score), r2s(s, drawn.times))
+        _within(found, None)
+        _normalised(found, rows)
+        return found
+    worst = np.where(rows.y > np.log(np.maximum(rows.n_options, 1)) / 2, 0.0, np.log(np.maximum(rows.n_options, 1)))
+    counted = replace(rows, score=np.where(rows.unparsed, worst, rows.score), unparsed=np.zeros(0, np.bool_))
+    unknown = bool((rows.n_options[rows.unparsed] < 2).any())
+    point = Point(None, NO_OPTIONS) if unknown else r2(counted.y, counted.score)
+    found.add("r2", point, r2s(sums(counted.y, counted.score, drawn.codes), drawn.times))
+    of_parsed = r2s(sums(rows.y, rows.score, drawn.codes), drawn.times)
+    found.add("r2_parsed", r2(rows.y, rows.score), of_parsed, parsed=True)
+    _share_unparsed(found)
+    _within(found, _no_ranks(rows, None))
+    _normalised(found, counted)
+    return found
+
+
+def _within(found: Figures, undefined_as: Point | None) -> None:
+    """Figures within questions, of rows with a score."""
+    rows, drawn = found.rows, found.drawn
     s = sums(rows.y, rows.score, drawn.codes)
-    found.add("r2", r2(rows.y, rows.score), r2s(s, drawn.times))
-    found.add("within_r2", within_r2(rows.y, rows.score, rows.groups), within_r2s(s, drawn.times))
+    point = undefined_as or within_r2(rows.y, rows.score, rows.groups)
+    found.add("within_r2", point, within_r2s(s, drawn.times), parsed=True)
     ranks = spearman_by_group(rows.y, rows.score, drawn.codes)
     known = ~np.isnan(ranks)
     found.add(
         "within_spearman",
-        within_spearman(rows.y, rows.score, rows.groups),
+        undefined_as or within_spearman(rows.y, rows.score, rows.groups),
         ratio_draws(np.where(known, ranks, 0.0), known.astype(np.float64), drawn),
+        parsed=True,
     )
+
+
+def _normalised(found: Figures, rows: Rows) -> None:
+    """R² on the scale of each question's own maximum, where every question's number of options is known."""
+    drawn = found.drawn
     if (rows.n_options > 1).all() and len(rows.y):
         top = np.log(rows.n_options)
         scaled = sums(rows.y / top, rows.score / top, drawn.codes)
         found.add("r2_normalised", r2(rows.y / top, rows.score / top), r2s(scaled, drawn.times))
         # The flag's bound is in nats squared.
         found.flags.pop("r2_normalised", None)
-    return found
 
 
 def median_figures(sets: list[Figures], names: tuple[str, ...]) -> Figures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 TRAIN, VALIDATION, CHOOSING = "train", "validation", "choosing"
-#: Of a row: scored; the method said nothing; the score is infinite. Or why the row itself is unusable.
-ABSTAINED, NOT_FINITE = "abstained", "not_finite"
+#: Of a row: the method said nothing; a language model's reply says nothing; the score is infinite. Or ``ok``, or why
+#: the row itself is unusable.
+ABSTAINED, UNPARSED, NOT_FINITE = "abstained", "unparsed", "not_finite"
+#: What a language model that was asked replies with; other methods have None.
+LABEL, PROBABILITY, DISTRIBUTION = "label", "probability", "distribution"
+#: Between the two labels 0 and 1.
+LABEL_THRESHOLD = 0.5
 
 SCHEMA = {
     "task": pl.String, "layout": pl.String, "regime": pl.String, "split": pl.String, "example_id": pl.String,
@@ -45,6 +50,9 @@ class MethodScores:
         Validation rows on which the method chose something, and from which no threshold is taken.
     choices : mapping
         What it chose, for the record.
+    answers : str or None
+        ``label``, ``probability`` or ``distribution`` of a language model that was asked: its rows without a score are
+        unparsed, not abstained, and labels have a threshold of their own.
     """
 
     method_id: str
@@ -52,6 +60,7 @@ class MethodScores:
     scores: Mapping[str, Floats]
     choosing: NDArray[np.bool_]
     choices: Mapping[str, Any]
+    answers: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,8 @@ class Rows:
         Rows of the split; of these, scores that are infinite.
     statuses : mapping of str to int
         Rows by status, unusable ones included.
+    unparsed : (n,) bool
+        Rows without a score because a reply said nothing. They count as wrong.
     """
 
     y: Floats
@@ -79,11 +90,26 @@ class Rows:
     n_total: int
     n_error: int
     statuses: Mapping[str, int]
+    unparsed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def __post_init__(self) -> None:
+        if len(self.unparsed) != len(self.score):
+            object.__setattr__(self, "unparsed", np.zeros(len(self.score), np.bool_))
 
     @property
     def scored(self) -> NDArray[np.bool_]:
         """(n,) rows with a score."""
         return ~np.isnan(self.score)
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """(n,) rows that headline figures are taken over: scored, or unparsed and therefore wrong."""
+        return self.scored | self.unparsed
+
+    @property
+    def as_wrong(self) -> Floats:
+        """(n,) scores, binary; an unparsed positive is below and an unparsed negative above every threshold."""
+        return np.where(self.unparsed, np.where(self.y == 1, -np.inf, np.inf), self.score)
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -109,7 +135,8 @@ def predictions_frame(
         for name in (VALIDATION, *data.test_splits):
             split = data[name]
             score = np.where(split.usable, method.scores[name], np.nan)
-            status = np.where(split.usable & np.isnan(score), ABSTAINED, split.status).astype(object)
+            silent = ABSTAINED if method.answers is None else UNPARSED
+            status = np.where(split.usable & np.isnan(score), silent, split.status).astype(object)
             status[np.isinf(score)] = NOT_FINITE
             known = split.usable & np.isfinite(score)
             decided = pl.Series(score > threshold if threshold is not None else np.zeros(len(score)), dtype=pl.Int8)
@@ -186,7 +213,7 @@ def rows_by_method(frame: pl.DataFrame) -> dict[str, dict[str, Rows]]:
 
 def _rows(part: pl.DataFrame) -> Rows:
     counted = dict(sorted(part["status"].value_counts().iter_rows()))
-    used = part.filter(pl.col("status").is_in([OK, ABSTAINED, NOT_FINITE]))
+    used = part.filter(pl.col("status").is_in([OK, ABSTAINED, UNPARSED, NOT_FINITE]))
     score = used["score"].fill_null(float("nan")).to_numpy().astype(np.float64)
     # An infinite score is an error, not a very high one; it takes part in nothing.
     score = np.where(np.isfinite(score), score, np.nan)
@@ -200,4 +227,5 @@ def _rows(part: pl.DataFrame) -> Rows:
         n_total=part.height,
         n_error=int(counted.get(NOT_FINITE, 0)),
         statuses=counted,
+        unparsed=(used["status"] == UNPARSED).to_numpy().astype(np.bool_),
     )

@@ -71,7 +71,9 @@ class CotScores:
         }
 
 
-def compute_scores(frame: pl.DataFrame, *, kind: str, ood_splits: Sequence[str], seed: int) -> CotScores:
+def compute_scores(
+    frame: pl.DataFrame, *, kind: str, ood_splits: Sequence[str], seed: int, answers: str | None = None
+) -> CotScores:
     """All scores of the first method of the table, held against the others.
 
     Parameters
@@ -81,6 +83,8 @@ def compute_scores(frame: pl.DataFrame, *, kind: str, ood_splits: Sequence[str],
     kind : {"binary", "interventional", "regression"}
     ood_splits : sequence of str
         Which test splits are out of distribution.
+    answers : str or None
+        What the first method, where it is a language model that was asked, replies with.
     """
     table = rows_by_method(frame)
     method, *controls = table
@@ -88,7 +92,13 @@ def compute_scores(frame: pl.DataFrame, *, kind: str, ood_splits: Sequence[str],
     # Draws are named by the data: every method, of this run or another, is drawn alike.
     named = "/".join(str(frame[c][0]) for c in ("task", "layout", "regime"))
     measured = {
-        name: measure(rows, splits, kind, lambda split: generator(seed, f"{named}/{split}", "cot bootstrap"))
+        name: measure(
+            rows,
+            splits,
+            kind,
+            lambda split: generator(seed, f"{named}/{split}", "cot bootstrap"),
+            answers if name == method else None,
+        )
         for name, rows in table.items()
     }
     ood = [name for name in splits if name in ood_splits]

@@ -25,9 +25,9 @@ SCHEMA_VERSION = 1
 RUN, SCORES, OPTIONS, LABELS, PARTS = "run.json", "scores.json", "options.parquet", "labels.parquet", "parts"
 LOCK = ".lock"
 PATCHES, ABLATIONS, GEOMETRY = "patches.parquet", "ablations.parquet", "geometry.parquet"
-PREDICTIONS, COMPRESSION = "predictions.parquet", "compression.parquet"
+PREDICTIONS, COMPRESSION, REPLIES = "predictions.parquet", "compression.parquet", "replies.parquet"
 #: Every table a run may hold; which ones a run does hold stands in its record.
-TABLES = (OPTIONS, LABELS, PATCHES, ABLATIONS, GEOMETRY, PREDICTIONS, COMPRESSION)
+TABLES = (OPTIONS, LABELS, PATCHES, ABLATIONS, GEOMETRY, PREDICTIONS, COMPRESSION, REPLIES)
 PACKAGES = ("lmassay", "torch", "transformers", "tokenizers", "numpy", "polars")
 
 
