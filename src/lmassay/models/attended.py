@@ -11,10 +11,12 @@ import torch
 
 from lmassay.errors import LmassayError
 from lmassay.models.rows import chain, right_padded
+from lmassay.models.sampling import Prompt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from lmassay.models.generate import InProcess
     from lmassay.models.language_model import LanguageModel
 
 Span = tuple[int, int]
@@ -28,6 +30,43 @@ class Attended(Protocol):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(n_sentences,) from the last sentence of `own`, and (n_sentences,) from `following`."""
         ...
+
+
+class SentenceAttention:
+    """The `Attended` of a subject in this process.
+
+    Parameters
+    ----------
+    engine : InProcess
+    """
+
+    def __init__(self, engine: InProcess) -> None:
+        self.engine = engine
+
+    def __call__(
+        self, asked: str, own: Sequence[str], following: str
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """See `Attended`; sentences are joined by spaces, as prefixes of whole sentences are."""
+        thinking, renderer = self.engine.thinking, self.engine.renderer
+        cot = " ".join([*own, following])
+        text = renderer.text(Prompt.of(thinking.asking(asked), thinking.begun(cot)))
+        at, spans = text.rindex(cot), []
+        for sentence in (*own, following):
+            spans.append((at, at + len(sentence)))
+            at += len(sentence) + 1
+        encoded = renderer.tokens.hf(text, add_special_tokens=False, return_offsets_mapping=True)
+        lead = [] if renderer.chat else list(renderer.tokens.prefix)
+        tokens = _token_spans(spans, encoded["offset_mapping"], len(lead))
+        found = received(self.engine.model, [*lead, *encoded["input_ids"]], tokens[-2:], tokens[:-1])
+        return found[0], found[1]
+
+
+def _token_spans(spans: Sequence[Span], offsets: Sequence[Span], lead: int) -> list[Span]:
+    """Character spans as token spans: a token belongs to the sentence that holds its last character."""
+    ends = np.array([stop - 1 for _, stop in offsets])
+    return [
+        (lead + int(np.searchsorted(ends, start)), lead + int(np.searchsorted(ends, stop))) for start, stop in spans
+    ]
 
 
 @torch.inference_mode()
