@@ -1,0 +1,1 @@
+"""Language models asked about chains of thought, through Inspect AI."""
