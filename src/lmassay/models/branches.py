@@ -169,4 +169,4 @@ def _in_rows(
 
 def _parted(states: Tensor, tails: Sequence[Tail], last: Sequence[int]) -> Iterator[tuple[int, Tensor]]:
     sizes = [last[tail.at] for tail in tails]
-    yield from zip((tail.at for tail in tails), states.split(sizes), strict=True)
+    yield from zip((tail.at for tail in tails), torch.split(states, sizes), strict=True)

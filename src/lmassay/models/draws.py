@@ -47,7 +47,7 @@ def probabilities(logits: Tensor, temperature: Tensor, top_p: Tensor) -> Tensor:
     found = torch.softmax(logits / temperature[:, None].to(logits), -1)
     cut = (top_p < 1).nonzero()[:, 0].to(found.device)
     if len(cut):
-        order = found[cut].sort(-1, descending=True, stable=True)
+        order = found[cut].sort(stable=True, dim=-1, descending=True)
         before = order.values.cumsum(-1, dtype=torch.float64) - order.values
         kept = torch.where(before < top_p.to(found.device)[cut, None], order.values, 0)
         found[cut] = torch.zeros_like(kept).scatter(-1, order.indices, kept)

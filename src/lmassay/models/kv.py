@@ -110,9 +110,10 @@ def joined(model: LanguageModel, pasts: Sequence[Past], room: int, *, release: A
         made = []
         for which in (0, 1):
             like = sources[0][which]
-            # Zeroed where a row is shorter: what is masked must still be a number.
-            slots = like.new_zeros((len(pasts), like.shape[1], width + room, like.shape[-1]))
+            slots = like.new_empty((len(pasts), like.shape[1], width + room, like.shape[-1]))
             for row, (past, source) in enumerate(zip(pasts, sources, strict=True)):
+                # What is masked must still be a number.
+                slots[row, :, : width - len(past)] = 0
                 slots[row, :, width - len(past) : width] = source[which][past.row, :, past.start : past.stop]
             made.append(slots)
         layer.put(made[0], made[1], width)
