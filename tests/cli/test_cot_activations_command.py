@@ -88,7 +88,7 @@ def test_shares_are_made_and_merged(command, place, tmp_path):
     [
         (("--blocks", "0;2"), "0;2"),
         (("--token-blocks", "1"), "block 1"),
-        (("--tokens", "every"), "did you mean"),
+        (("--tokens", "every"), "known: all"),
         (("--shard", "0/2"), "counted from 1"),
         (("--storage", "int4"), "int4"),
         (("--executor", "slurm"), "slurm"),
@@ -105,12 +105,12 @@ def test_a_wrong_request_is_one_line(command, place, tmp_path, more, named):
 
 def test_show_tokens_prints_what_a_reader_gets(command, place):
     data, reader = place
-    status, out, _ = command("show", "1", "test:3", "--source", data, "--tokens", "--model", reader)
+    status, out, _ = command("show", "1", "train:3", "--source", data, "--tokens", "--model", reader)
     assert status == 0
     assert "[prompt]" in out
     assert "[scaffold]" in out
     assert "[cot]" in out
-    status, out, _ = command("show", "1", "test:3", "--source", data, "--tokens", "--model", reader, "--json")
+    status, out, _ = command("show", "1", "train:3", "--source", data, "--tokens", "--model", reader, "--json")
     shown = json.loads(out)["tokens"]
     assert {t["segment"] for t in shown} == {"prompt", "cot", None}
     assert all(t["kept"] == (t["segment"] is not None) for t in shown)

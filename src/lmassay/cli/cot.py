@@ -50,6 +50,10 @@ def show(
     regime: Regime = None,
     source: Source = None,
     full: Annotated[bool, typer.Option("--full", help="Print all of a long text.")] = False,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Print it token by token, as the reader --model gets it.")
+    ] = False,
+    model: Annotated[str | None, typer.Option(help="With --tokens: the reader.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print one example as a method sees it: its visible segments, and nothing else."""
@@ -59,7 +63,11 @@ def show(
 
     data = load_task(task, layout, regime, source)
     split, found = find_example(data, example)
-    if as_json:
+    if tokens:
+        from lmassay.cli.cot_activations import show_tokens
+
+        show_tokens(found, model, full=full, as_json=as_json)
+    elif as_json:
         # ASCII, so that nothing a text holds reaches the terminal.
         typer.echo(json.dumps(example_json(data.task.id, split, found), indent=1, ensure_ascii=True))
     else:

@@ -100,8 +100,9 @@ class ActivationStore:
         self.poolings = tuple(str(p) for p in self.index["poolings"])
         self.token_blocks = tuple(int(b) for b in self.index["token_blocks"])
         self.fingerprint = hashlib.sha256(
-            json.dumps([self.identity, self.index["examples"]["sha256"], [s["sha256"] for s in self.index["shards"]]])
-            .encode()
+            json.dumps(
+                [self.identity, self.index["examples"]["sha256"], [s["sha256"] for s in self.index["shards"]]]
+            ).encode()
         ).hexdigest()
         self._files = [self.folder / SHARDS / s["file"] for s in self.index["shards"]]
         self._check()
