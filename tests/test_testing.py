@@ -7,13 +7,24 @@ import pytest
 
 from lmassay.errors import LmassayError
 from lmassay.methods.method import Method, check_training
-from lmassay.methods.registry import BUILT_IN
+from lmassay.methods.registry import BUILT_IN, load_method
 from lmassay.testing import check_method
 
+#: A small grid and few passes hold to it no less than large ones.
+OPTIONS = {
+    "linear": {"blocks": (1,), "poolings": ("mean", "last")},
+    "attention": {"epochs": 3, "seeds": 2},
+    "lda": {"blocks": (0, 1)},
+}
 
-@pytest.mark.parametrize("name", BUILT_IN)
+
+# `sae` needs a sparse autoencoder's file: methods/test_sae_method.py.
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "sae"])
 def test_our_own_methods_hold_to_the_contract(name):
-    assert len(check_method(name)) >= 12
+    held = check_method(name, options=OPTIONS.get(name))
+    assert len(held) >= 12
+    probe = load_method(name).sees == "activations"
+    assert any(check.startswith("examples_without_activations_abstain") for check in held) == probe
 
 
 class Good(Method):
@@ -104,6 +115,15 @@ class BadName(Good):
     id = "Bad Name"
 
 
+class ScoresNothing(Good):
+    """A probe that counts tokens, so that an example without any gets a 0."""
+
+    sees = "activations"
+
+    def score(self, X):
+        return self.activations.lengths(np.array([x.key for x in X], np.int64)).astype(np.float64)
+
+
 def test_a_sound_method_passes():
     assert len(check_method(Good)) == 24
 
@@ -125,6 +145,8 @@ def test_a_sound_method_passes():
         (CannotBeKept, "kept_and_loaded_scores_the_same"),
         (BreaksOnEmptyText, "odd_texts_are_scored"),
         (BadName, "attributes"),
+        (ScoresNothing, "examples_without_activations_abstain"),
+        (ScoresNothing, "none_with_activations_is_refused"),
     ],
 )
 def test_a_fault_is_caught_by_name(cls, check):
@@ -135,3 +157,15 @@ def test_a_fault_is_caught_by_name(cls, check):
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(LmassayError, match=r"did you mean tfidf"):
         check_method("tfid")
+
+
+class Weighed(Good):
+    def __init__(self, kind="binary", weight=0.0):
+        super().__init__(kind)
+        assert weight == 2.5
+
+
+def test_options_reach_the_constructor():
+    assert len(check_method(Weighed, options={"weight": 2.5})) == 24
+    with pytest.raises(AssertionError):
+        check_method(Weighed)

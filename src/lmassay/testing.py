@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from lmassay.errors import LmassayError
 from lmassay.examples import Segment, VisibleExample
-from lmassay.methods.method import BINARY, REGRESSION, Validation, lacks
+from lmassay.methods.held_activations import word_states
+from lmassay.methods.method import ACTIVATIONS, BINARY, REGRESSION, Validation, lacks
 from lmassay.methods.registry import load_method
 
 Floats = NDArray[np.float64]
@@ -36,8 +37,12 @@ class _Data:
         return Validation(self.x, self.y, self.groups)
 
 
-def check_method(method: str | type[Any], kind: str | None = None) -> list[str]:
+def check_method(
+    method: str | type[Any], kind: str | None = None, options: Mapping[str, Any] | None = None
+) -> list[str]:
     """Hold a method to the contract of `lmassay.methods.method.Method`.
+
+    One that sees activations is given some made of the words of the texts (`word_states`: blocks 0 and 1, 8 wide).
 
     Parameters
     ----------
@@ -45,6 +50,8 @@ def check_method(method: str | type[Any], kind: str | None = None) -> list[str]:
         A registered name, or a class that takes ``kind``.
     kind : {"binary", "regression"}, optional
         Default: every kind the method says it can do.
+    options : mapping, optional
+        What else its constructor is given.
 
     Returns
     -------
@@ -58,11 +65,13 @@ def check_method(method: str | type[Any], kind: str | None = None) -> list[str]:
     """
     cls = load_method(method) if isinstance(method, str) else method
     held, broken = [], []
+    made = _Maker(cls, dict(options or {}))
+    probes = _PROBE_CHECKS if _sees_activations(cls) else ()
     for one in [kind] if kind is not None else list(getattr(cls, "kinds", (BINARY,))):
-        for check in _CHECKS:
+        for check in (*_CHECKS, *probes):
             name = check.__name__.removeprefix("_")
             try:
-                check(cls, one)
+                check(made, one)
                 held.append(f"{name}[{one}]")
             except AssertionError as error:
                 broken.append(f"{name}[{one}]: {error}")
@@ -71,6 +80,45 @@ def check_method(method: str | type[Any], kind: str | None = None) -> list[str]:
     if broken:
         raise AssertionError(f"{getattr(cls, 'id', cls.__name__)} breaks the contract:\n  " + "\n  ".join(broken))
     return held
+
+
+def _sees_activations(cls: type[Any]) -> bool:
+    return bool(getattr(cls, "sees", "") == ACTIVATIONS)
+
+
+class _Maker:
+    """Makes a method as the checks want it: with its options, and with activations of whatever it is handed.
+
+    Everything else of the class is read through it.
+    """
+
+    def __init__(self, cls: type[Any], options: Mapping[str, Any]) -> None:
+        self.cls, self.options = cls, options
+
+    def __call__(self, kind: str) -> Any:
+        made = self.cls(kind, **self.options)
+        return _Fed(made) if _sees_activations(self.cls) else made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cls, name)
+
+
+class _Fed:
+    """A method that is given activations of the very examples it is about to see."""
+
+    def __init__(self, made: Any, absent: frozenset[int] = frozenset()) -> None:
+        self.made, self.absent = made, absent
+
+    def fit(self, X: Any, y: Any, groups: Any, validation: Validation, seed: int) -> None:
+        self._feed([*X, *validation.X])
+        self.made.fit(X, y, groups, validation, seed)
+
+    def score(self, X: Any) -> Any:
+        self._feed(X)
+        return self.made.score(X)
+
+    def _feed(self, examples: Sequence[VisibleExample]) -> None:
+        self.made.activations = word_states(x for x in examples if x.key not in self.absent)
 
 
 def _example(rng: np.random.Generator, key: int, positive: bool) -> VisibleExample:
@@ -103,7 +151,7 @@ def _data(kind: str, seed: int, n: int = 60) -> _Data:
     return _Data(x, y, rng.integers(0, 10, n))
 
 
-def _fitted(cls: type[Any], kind: str, seed: int = 0, validation: Validation | None = None) -> tuple[Any, _Data]:
+def _fitted(cls: _Maker, kind: str, seed: int = 0, validation: Validation | None = None) -> tuple[Any, _Data]:
     data = _data(kind, seed)
     made = cls(kind)
     made.fit(data.x, data.y, data.groups, validation or _data(kind, seed + 100).validation, 0)
@@ -117,7 +165,7 @@ def _same(a: Any, b: Any, what: str) -> None:
     assert not apart.any(), f"{what}: {int(apart.sum())} of {len(first)} scores differ"
 
 
-def _attributes(cls: type[Any], kind: str) -> None:
+def _attributes(cls: _Maker, kind: str) -> None:
     assert isinstance(getattr(cls, "id", None), str), "it has no id"
     assert re.fullmatch(r"[a-z][a-z0-9_]*", cls.id), f"id {cls.id!r} is not of lower-case letters, digits and _"
     known = getattr(cls, "kinds", (BINARY,))
@@ -126,7 +174,7 @@ def _attributes(cls: type[Any], kind: str) -> None:
     assert lacks(cls, ("prompt", "option", "suggestion", "message", "cot", "answer")) is None, "needs unknown segments"
 
 
-def _scores_are_numbers(cls: type[Any], kind: str) -> None:
+def _scores_are_numbers(cls: _Maker, kind: str) -> None:
     made, data = _fitted(cls, kind)
     scores = np.asarray(made.score(data.x))
     assert scores.shape == (len(data.x),), f"{len(data.x)} examples gave shape {scores.shape}"
@@ -136,12 +184,12 @@ def _scores_are_numbers(cls: type[Any], kind: str) -> None:
         assert getattr(cls, "abstains", ""), "it abstains (NaN), and `abstains` does not say when"
 
 
-def _no_examples_give_no_scores(cls: type[Any], kind: str) -> None:
+def _no_examples_give_no_scores(cls: _Maker, kind: str) -> None:
     made, _ = _fitted(cls, kind)
     assert np.asarray(made.score([])).shape == (0,), "score([]) is not of shape (0,)"
 
 
-def _refuses(cls: type[Any], kind: str, data: _Data, what: str) -> None:
+def _refuses(cls: _Maker, kind: str, data: _Data, what: str) -> None:
     try:
         cls(kind).fit(data.x, data.y, data.groups, _data(kind, 7).validation, 0)
     except (LmassayError, ValueError):
@@ -149,24 +197,24 @@ def _refuses(cls: type[Any], kind: str, data: _Data, what: str) -> None:
     raise AssertionError(f"fit took {what} without LmassayError or ValueError")
 
 
-def _no_training_rows_are_refused(cls: type[Any], kind: str) -> None:
+def _no_training_rows_are_refused(cls: _Maker, kind: str) -> None:
     _refuses(cls, kind, _Data([], np.zeros(0), np.zeros(0, np.int64)), "no training rows")
 
 
-def _one_class_is_refused(cls: type[Any], kind: str) -> None:
+def _one_class_is_refused(cls: _Maker, kind: str) -> None:
     if kind == BINARY:
         data = _data(kind, 0)
         _refuses(cls, kind, _Data(data.x, np.ones(len(data.x)), data.groups), "one class")
 
 
-def _labels_that_are_no_numbers_are_refused(cls: type[Any], kind: str) -> None:
+def _labels_that_are_no_numbers_are_refused(cls: _Maker, kind: str) -> None:
     data = _data(kind, 0)
     y = data.y.copy()
     y[3] = np.nan
     _refuses(cls, kind, _Data(data.x, y, data.groups), "a label that is NaN")
 
 
-def _rows_do_not_influence_each_other(cls: type[Any], kind: str) -> None:
+def _rows_do_not_influence_each_other(cls: _Maker, kind: str) -> None:
     """Batch, order and the length of the neighbours (so: padding) change nothing."""
     made, data = _fitted(cls, kind)
     whole = np.asarray(made.score(data.x))
@@ -177,7 +225,7 @@ def _rows_do_not_influence_each_other(cls: type[Any], kind: str) -> None:
     _same(np.asarray(made.score([*data.x[:8], long]))[:8], whole[:8], "scored beside a very long example")
 
 
-def _fitting_again_forgets(cls: type[Any], kind: str) -> None:
+def _fitting_again_forgets(cls: _Maker, kind: str) -> None:
     made, data = _fitted(cls, kind)
     before = np.asarray(made.score(data.x)).copy()
     validation = _data(kind, 100).validation
@@ -190,7 +238,7 @@ def _fitting_again_forgets(cls: type[Any], kind: str) -> None:
     _same(_fitted(cls, kind)[0].score(data.x), before, "a new object, fitted on the same rows")
 
 
-def _inputs_stay_as_they_were(cls: type[Any], kind: str) -> None:
+def _inputs_stay_as_they_were(cls: _Maker, kind: str) -> None:
     data, validation = _data(kind, 0), _data(kind, 100)
     y, groups = data.y.copy(), data.groups.copy()
     made = cls(kind)
@@ -200,7 +248,7 @@ def _inputs_stay_as_they_were(cls: type[Any], kind: str) -> None:
     made.score(data.x)
 
 
-def _validation_is_for_choosing_only(cls: type[Any], kind: str) -> None:
+def _validation_is_for_choosing_only(cls: _Maker, kind: str) -> None:
     if getattr(cls, "chooses_on_validation", False):
         return
     made, data = _fitted(cls, kind)
@@ -209,13 +257,13 @@ def _validation_is_for_choosing_only(cls: type[Any], kind: str) -> None:
     _same(other.score(data.x), made.score(data.x), "validation labels turned around, though it chooses nothing on them")
 
 
-def _kept_and_loaded_scores_the_same(cls: type[Any], kind: str) -> None:
+def _kept_and_loaded_scores_the_same(cls: _Maker, kind: str) -> None:
     made, data = _fitted(cls, kind)
     before = np.asarray(made.score(data.x)).copy()
     _same(pickle.loads(pickle.dumps(made)).score(data.x), before, "after pickle")
 
 
-def _odd_texts_are_scored(cls: type[Any], kind: str) -> None:
+def _odd_texts_are_scored(cls: _Maker, kind: str) -> None:
     made, data = _fitted(cls, kind)
     odd = [
         VisibleExample(i, tuple(Segment(s.kind, t, s.label) for s in data.x[0].segments)) for i, t in enumerate(_ODD)
@@ -227,7 +275,7 @@ def _odd_texts_are_scored(cls: type[Any], kind: str) -> None:
     assert np.asarray(again.score(odd)).shape == (len(odd),)
 
 
-_CHECKS: Sequence[Callable[[type[Any], str], None]] = (
+_CHECKS: Sequence[Callable[[_Maker, str], None]] = (
     _attributes,
     _scores_are_numbers,
     _no_examples_give_no_scores,
@@ -240,4 +288,36 @@ _CHECKS: Sequence[Callable[[type[Any], str], None]] = (
     _validation_is_for_choosing_only,
     _kept_and_loaded_scores_the_same,
     _odd_texts_are_scored,
+)
+
+
+def _examples_without_activations_abstain(cls: _Maker, kind: str) -> None:
+    """Rows of fit without activations are left out, rows of score abstain, and no other row notices."""
+    made, data = _fitted(cls, kind)
+    whole = np.asarray(made.score(data.x)).copy()
+    made.absent = frozenset(x.key for x in data.x[::4])
+    scores = np.asarray(made.score(data.x))
+    gone = np.arange(len(data.x)) % 4 == 0
+    assert np.isnan(scores[gone]).all(), "an example without activations is scored"
+    _same(scores[~gone], whole[~gone], "scored beside examples without activations")
+    again = cls(kind)
+    again.absent = made.absent
+    again.fit(data.x, data.y, data.groups, _data(kind, 100).validation, 0)
+    assert np.isfinite(np.asarray(again.score(data.x))[~gone]).all(), "fit does not leave out rows without activations"
+
+
+def _none_with_activations_is_refused(cls: _Maker, kind: str) -> None:
+    data = _data(kind, 0)
+    made = cls(kind)
+    made.absent = frozenset(x.key for x in data.x)
+    try:
+        made.fit(data.x, data.y, data.groups, _data(kind, 7).validation, 0)
+    except (LmassayError, ValueError):
+        return
+    raise AssertionError("fit took rows of which none has activations")
+
+
+_PROBE_CHECKS: Sequence[Callable[[_Maker, str], None]] = (
+    _examples_without_activations_abstain,
+    _none_with_activations_is_refused,
 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmassay.errors import LmassayError
+from lmassay.examples import VisibleExample
 from lmassay.methods.activations import POOLINGS
+from lmassay.seeds import derive, generator
 
 Span = tuple[str, int, int]
 
@@ -110,3 +113,34 @@ class HeldActivations:
         """See `Activations.token_ids`."""
         n = int(self.lengths(np.array([key]))[0])
         return np.asarray(self.ids[key], np.int32) if key in self.ids else np.full(n, -1, np.int32)
+
+
+def word_states(
+    examples: Iterable[VisibleExample], *, width: int = 8, blocks: tuple[int, ...] = (0, 1), model: str = "words"
+) -> HeldActivations:
+    """Activations made of the texts alone: a word is a token, and its state at a block a draw named by the word.
+
+    They stand in for a reader's where a probe is to be checked without a model. An example without a word has none.
+    """
+    held, ids, parts = {}, {}, {}
+    for example in examples:
+        words: list[str] = []
+        spans: list[Span] = []
+        for segment in example.segments:
+            found = segment.text.split()
+            if found:
+                spans.append((segment.kind, len(words), len(words) + len(found)))
+                words += found
+        if words:
+            held[example.key] = {b: np.stack([_word_state(w, b, width) for w in words]) for b in blocks}
+            ids[example.key] = np.array([derive(0, w, "word id") % 2**31 for w in words], np.int32)
+            parts[example.key] = spans
+    if not held:
+        # A store of no example still has blocks and a width.
+        held = {-1: {b: np.zeros((0, width), np.float32) for b in blocks}}
+    return HeldActivations(model, held, ids, parts)
+
+
+@lru_cache(maxsize=4096)
+def _word_state(word: str, block: int, width: int) -> NDArray[np.float32]:
+    return generator(0, word, f"state at block {block}").normal(size=width).astype(np.float32)
