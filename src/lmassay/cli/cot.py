@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -54,6 +55,13 @@ def show(
         bool, typer.Option("--tokens", help="Print it token by token, as the reader --model gets it.")
     ] = False,
     model: Annotated[str | None, typer.Option(help="With --tokens: the reader.")] = None,
+    probe: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Print what the probe of a finished run used of it instead.")
+    ] = None,
+    activations: Annotated[
+        Path | None, typer.Option(help="With --probe: where the run's activations are now, if they were moved.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="With --probe: so many tokens, largest contribution first.")] = 20,
     as_json: Json = False,
 ) -> None:
     """Print one example as a method sees it: its visible segments, and nothing else."""
@@ -61,6 +69,11 @@ def show(
     from lmassay.cot.load import load_task
     from lmassay.reports.cot_data import example_json, print_example
 
+    if probe is not None:
+        from lmassay.cli.probe_shown import show_probe
+
+        show_probe(task, example, probe, activations, source, top, as_json=as_json)
+        return
     data = load_task(task, layout, regime, source)
     split, found = find_example(data, example)
     if tokens:

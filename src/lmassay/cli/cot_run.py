@@ -8,6 +8,15 @@ from typing import Annotated
 
 import typer
 
+from lmassay.cli.cot_monitor import (
+    MONITOR,
+    Confidence,
+    MonitorModel,
+    Samples,
+    Shots,
+    refuse_without_monitor,
+    run_monitor,
+)
 from lmassay.cli.finished import default_out, show_run
 from lmassay.cli.options import Json, Layout, Regime, Source, Task
 from lmassay.cli.progress import shown
@@ -20,21 +29,46 @@ def register(app: typer.Typer) -> None:
 
 def run(
     task: Task,
-    method: Annotated[str, typer.Option(help="tfidf, tfidf_all, a control, or a method of an installed package.")],
+    method: Annotated[str, typer.Option(help="tfidf, monitor, a control, or a method of an installed package.")],
     layout: Layout = "head",
     regime: Regime = None,
     validation: Annotated[
         str | None, typer.Option(help="published or held_out; by default the task's own choice.")
     ] = None,
     source: Source = None,
+    activations: Annotated[
+        Path | None, typer.Option(help="For a method that reads activations: a folder of `lmassay cot activations`.")
+    ] = None,
+    train_cap: Annotated[
+        int | None, typer.Option(help="At most so many training rows: whole questions, classes balanced.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the method; any number of times.")
+    ] = None,
+    monitor_model: MonitorModel = None,
+    shots: Shots = None,
+    confidence: Confidence = False,
+    samples: Samples = None,
     seed: Annotated[int, typer.Option(help="Of the method and the intervals.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run folder; resumed if it holds this run unfinished.")] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a method on a task's training rows and score its test sets, with every control the task allows beside it."""
     from lmassay.cot.evaluate import evaluate
+    from lmassay.methods.constructor import parsed_options
+    from lmassay.methods.registry import load_method
 
-    path = out or default_out("cot", task, source.stem if source else layout, regime or "", validation or "", method)
+    if method == MONITOR:
+        from lmassay.cot.monitors.settings import Items
+
+        items = Items(task, layout, regime, validation, source, train_cap)
+        run_monitor(items, monitor_model, shots, confidence, samples, option or [], seed, out, as_json)
+        return
+    refuse_without_monitor(monitor_model, shots, confidence, samples)
+    options = parsed_options(load_method(method), option or [])
+    reading = [activations.name if activations else "", f"cap{train_cap}" if train_cap else "", *(option or [])]
+    data_name = source.stem if source else layout
+    path = out or default_out("cot", task, data_name, regime or "", validation or "", method, *reading)
     with shown("methods") as progress:
         result = evaluate(
             task,
@@ -43,6 +77,9 @@ def run(
             regime=regime,
             validation=validation,
             source=source,
+            activations=activations,
+            train_cap=train_cap,
+            options=options,
             seed=seed,
             out=path,
             command=" ".join(["lmassay", *sys.argv[1:]]),

@@ -70,6 +70,24 @@ class BoardRun:
         return CONTROL if self.method["id"] in CONTROLS else METHOD
 
     @property
+    def label(self) -> str:
+        """What its row is called: the method, and in brackets what else tells it from other runs of that method."""
+        if self.kind == EXTERNAL:
+            return _bracketed(str(self.method["id"]), [EXTERNAL, *self._capped])
+        reader = self.document["identity"].get("activations", {}).get("reader")
+        options = [f"{k}={_short(v)}" for k, v in self.method.get("options", {}).items()]
+        return _bracketed(str(self.method["id"]), [*([str(reader)] if reader else []), *self._capped, *options])
+
+    def control_label(self, name: str) -> str:
+        """The row of one of its controls, which learnt from the same training rows."""
+        return _bracketed(name, self._capped)
+
+    @property
+    def _capped(self) -> list[str]:
+        cap = self.document["identity"]["settings"].get("train_cap")
+        return [] if cap is None else [f"train_cap={cap}"]
+
+    @property
     def llm(self) -> bool:
         """Whether the method is a language model that was asked."""
         if "llm" in self.method:
@@ -98,7 +116,10 @@ class BoardRun:
         found = {}
         for name, rows in rows_by_method(frame).items():
             splits = [s for s in rows if s not in (VALIDATION, CHOOSING)]
-            one = measure(rows, splits, task["kind"], lambda s: generator(seed, f"{named}/{s}", "cot bootstrap"))
+            answers = self.method.get("answers") if name == self.method["id"] else None
+            one = measure(
+                rows, splits, task["kind"], lambda s: generator(seed, f"{named}/{s}", "cot bootstrap"), answers
+            )
             ood = [s for s in splits if s in task["ood_splits"]]
             if len(ood) > 1:
                 one.figures[OOD] = median_figures([one.figures[s] for s in ood], MEDIANS[task["kind"]])
@@ -136,11 +157,11 @@ def read_runs(sources: Sequence[Path | str | Evaluation], *, paired_regimes: boo
         cell = run.task["id"], run.task["regime"]
         for field in BY_TASK:
             _same(first.setdefault(cell, run), run, field)
-        key = *cell, run.kind, run.method["id"]
+        key = *cell, run.kind, run.label
         if (other := seen.setdefault(key, run)) is not run:
             raise LmassayError(
                 "bad-request",
-                f"{other.name} and {run.name} are both runs of {run.method['id']} on {run.task['id']}",
+                f"{other.name} and {run.name} are both runs of {run.label} on {run.task['id']}",
                 "name one of them",
             )
     return runs
@@ -172,3 +193,12 @@ def _same(one: BoardRun, other: BoardRun, field: str) -> None:
             f"{one.name} and {other.name} differ in {WORDS.get(field, field)}: {first} and {second}",
             "make one leaderboard for each",
         )
+
+
+def _bracketed(name: str, about: Sequence[str]) -> str:
+    return f"{name} ({', '.join(about)})" if about else name
+
+
+def _short(value: Any) -> str:
+    """An option's value in a label; of a path its last part."""
+    return "+".join(map(_short, value)) if isinstance(value, list) else str(value).rstrip("/").rpartition("/")[2]

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lmassay.cot.cap import capped
 from lmassay.cot.fitting import check_data, controls_for, fit_and_score, made_method
 from lmassay.cot.predictions import (
+    LABEL,
+    LABEL_THRESHOLD,
     VALIDATION,
     MethodScores,
     predictions_frame,
     read_predictions,
     write_predictions,
 )
+from lmassay.cot.probing import attach, identity_of_activations, keep_method
 from lmassay.cot.scores import CotScores, compute_scores
 from lmassay.cot.task import TaskData
 from lmassay.errors import LmassayError
 from lmassay.measures.classification import Point, choose_threshold
+from lmassay.methods.constructor import plain_options
 from lmassay.methods.method import MethodLike, method_hash
 from lmassay.storage.atomic import write_json
 from lmassay.storage.parts import Parts
-from lmassay.storage.runs import PARTS, PREDICTIONS, SCORES, RunFolder, check_tables, claimed, read_scores
+from lmassay.storage.runs import PARTS, PREDICTIONS, REPLIES, SCORES, RunFolder, check_tables, claimed, read_scores
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from lmassay.methods.activations import Activations
 
 SUITE = "cot"
 SCORES_VERSION = 1
@@ -87,6 +94,9 @@ def evaluate(
     validation: str | None = None,
     source: Path | str | None = None,
     seed: int = 0,
+    activations: Path | str | Activations | None = None,
+    train_cap: int | None = None,
+    options: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
     command: str = "",
     progress: Progress | None = None,
@@ -99,6 +109,12 @@ def evaluate(
         A name is loaded by `lmassay.cot.load.load_task`, with `layout`, `regime`, `validation` and `source`.
     method : str, class or object
         A registered name; a class with ``fit`` and ``score``; or an object of one.
+    activations : path or Activations, optional
+        What a method that reads activations reads: a folder of ``lmassay cot activations``.
+    train_cap : int, optional
+        At most so many training rows, for the method and its controls (`lmassay.cot.cap.capped`, seed 0).
+    options : mapping, optional
+        Arguments of the method's constructor.
     out : path, optional
         Run folder, made if needed. One that holds the same run unfinished is resumed; finished, it is read.
 
@@ -110,19 +126,22 @@ def evaluate(
 
     def loaded() -> TaskData:
         if isinstance(task, TaskData):
-            return task
-        from lmassay.cot.load import load_task
+            found = task
+        else:
+            from lmassay.cot.load import load_task
 
-        return load_task(task, layout, regime, source, validation=validation)
+            found = load_task(task, layout, regime, source, validation=validation)
+        return found if train_cap is None else capped(found, train_cap)
 
     if out is None:
         data = loaded()
-        ready = _prepared(data, method, seed)
+        ready = _prepared(data, method, seed, activations, options)
         found = [fit_and_score(m, data, seed) for m in _counted(ready.methods, progress)]
         return _evaluated(data, found, ready, seed)
     with claimed(Path(out)) as folder:
         data = loaded()
-        return _run(folder, data, _prepared(data, method, seed), seed, command, progress)
+        ready = _prepared(data, method, seed, activations, options)
+        return _run(folder, data, ready, seed, command, progress)
 
 
 @dataclass(frozen=True)
@@ -132,18 +151,31 @@ class _Ready:
     methods: list[MethodLike]
     notices: list[str]
     identity: dict[str, Any]
+    about: dict[str, Any]
 
 
-def _prepared(data: TaskData, method: str | type[Any] | MethodLike, seed: int) -> _Ready:
+def _prepared(
+    data: TaskData,
+    method: str | type[Any] | MethodLike,
+    seed: int,
+    activations: Path | str | Activations | None,
+    options: Mapping[str, Any] | None,
+) -> _Ready:
     check_data(data)
-    own = made_method(method, data)
+    own = made_method(method, data, options)
+    of_activations = attach(own, activations, data)
     controls, notices = controls_for(data, str(own.id))
+    notices = [*of_activations, *notices]
     if any(_estimated(data[name].hidden) for name in data.test_splits):
         notices = [*notices, "p1 and p0 are estimates, and with them R and every figure of the minimal criterion"]
     identity = identity_of(data, str(own.id), method_hash(own), controls, seed)
     # Where scores come from that no method of ours made.
     identity["method"] |= getattr(own, "provenance", {})
-    return _Ready([own, *controls], notices, identity)
+    if options:
+        identity["method"]["options"] = plain_options(options)
+    identity |= identity_of_activations(own)
+    about = {"activations": str(activations)} if isinstance(activations, Path | str) else {}
+    return _Ready([own, *controls], notices, identity, about)
 
 
 def _estimated(hidden: pl.DataFrame) -> bool:
@@ -153,7 +185,8 @@ def _estimated(hidden: pl.DataFrame) -> bool:
 def identity_of(
     data: TaskData, method_id: str, hashed: str, controls: Sequence[MethodLike], seed: int
 ) -> dict[str, Any]:
-    """Everything that decides a cot run's numbers."""
+    """Everything that decides a cot run's numbers. The task's sha256 is that of its data without a cap."""
+    cap = {} if data.train_cap is None else {"train_cap": data.train_cap}
     return {
         "suite": SUITE,
         "task": {
@@ -164,11 +197,11 @@ def identity_of(
             "validation": data.validation,
             "splits": list(data.test_splits),
             "ood_splits": list(data.ood_splits),
-            "sha256": data.fingerprint,
+            "sha256": data.uncapped or data.fingerprint,
         },
         "method": {"id": method_id, "sha256": hashed},
         "controls": [{"id": str(c.id), "sha256": method_hash(c)} for c in controls],
-        "settings": {"seed": seed},
+        "settings": {"seed": seed, **cap},
     }
 
 
@@ -181,8 +214,15 @@ def _counted(methods: Sequence[MethodLike], progress: Progress | None) -> Any:
 
 def _evaluated(data: TaskData, found: Sequence[MethodScores], ready: _Ready, seed: int) -> Evaluation:
     frame = predictions_frame(data, found, thresholds_of(data, found), seed)
-    scored = compute_scores(frame, kind=data.task.kind, ood_splits=data.ood_splits, seed=seed)
-    return Evaluation(frame, scored, scores_document(scored, ready.identity, [*ready.notices, *data.notes]))
+    answers = found[0].answers
+    scored = compute_scores(frame, kind=data.task.kind, ood_splits=data.ood_splits, seed=seed, answers=answers)
+    document = scores_document(scored, ready.identity, [*ready.notices, *data.notes])
+    table = getattr(ready.methods[0], "replies", None)
+    if table is not None:
+        from lmassay.cot.monitors.spread import replies_section
+
+        document["monitor"] = replies_section(table(data), seed)
+    return Evaluation(frame, scored, document)
 
 
 def thresholds_of(data: TaskData, found: Sequence[MethodScores]) -> dict[str, Point]:
@@ -192,6 +232,9 @@ def thresholds_of(data: TaskData, found: Sequence[MethodScores]) -> dict[str, Po
     validation = data[VALIDATION]
     thresholds = {}
     for one in found:
+        if one.answers == LABEL:
+            thresholds[one.method_id] = Point(LABEL_THRESHOLD)
+            continue
         score = one.scores[VALIDATION]
         rows = validation.usable & ~one.choosing & np.isfinite(score)
         thresholds[one.method_id] = choose_threshold(validation.y[rows], score[rows])
@@ -209,7 +252,9 @@ def _run(
 ) -> Evaluation:
     chosen = dict(folder.record.get("choices", {})) if folder.record.get("identity") == ready.identity else {}
     notices = [*ready.notices, *data.notes]
-    folder.bind(ready.identity, command=command, notices=notices, choices=chosen, counts=data_counts(data))
+    folder.bind(
+        ready.identity, command=command, notices=notices, choices=chosen, counts=data_counts(data), **ready.about
+    )
     if folder.done:
         return read_evaluation(folder.path, folder.record)
     parts = Parts(folder.path / PARTS, ["score", "choosing"])
@@ -219,12 +264,17 @@ def _run(
             one = _kept(parts, index, data, method)
             if one is None:
                 one = fit_and_score(method, data, seed)
+                if index == 0:
+                    keep_method(method, folder.path)
                 # Before the part: a part that is there has its choices in the record.
                 folder.update(choices=folder.record["choices"] | {one.method_id: dict(one.choices)})
                 parts.write(index, _content(data, method), _as_part(data, one))
             found.append(one)
         result = _evaluated(data, found, ready, seed)
         write_predictions(folder.path, result.predictions)
+        # What a method has to keep beside its scores.
+        keep = getattr(ready.methods[0], "keep", None)
+        tables = [PREDICTIONS, *(keep(folder, data) if keep is not None else ())]
         write_json(folder.path / SCORES, result.document)
     except KeyboardInterrupt:
         folder.update(status="interrupted")
@@ -232,7 +282,7 @@ def _run(
     except LmassayError:
         folder.update(status="failed")
         raise
-    folder.finish([PREDICTIONS])
+    folder.finish(tables)
     return result
 
 
@@ -259,7 +309,8 @@ def _kept(parts: Parts, index: int, data: TaskData, method: MethodLike) -> Metho
         return None
     pieces = np.split(held, np.cumsum(sizes)[:-1])
     scores = {name: piece[:, 0] for name, piece in zip(names, pieces, strict=True)}
-    return MethodScores(str(method.id), method_hash(method), scores, pieces[0][:, 1] == 1, {})
+    answers = getattr(method, "answers", None)
+    return MethodScores(str(method.id), method_hash(method), scores, pieces[0][:, 1] == 1, {}, answers)
 
 
 def read_evaluation(path: Path, record: dict[str, Any]) -> Evaluation:
@@ -267,7 +318,8 @@ def read_evaluation(path: Path, record: dict[str, Any]) -> Evaluation:
     frame = read_predictions(path)
     task = record["identity"]["task"]
     seed = record["identity"]["settings"]["seed"]
-    scored = compute_scores(frame, kind=task["kind"], ood_splits=task["ood_splits"], seed=seed)
+    answers = record["identity"]["method"].get("answers")
+    scored = compute_scores(frame, kind=task["kind"], ood_splits=task["ood_splits"], seed=seed, answers=answers)
     return Evaluation(frame, scored, read_scores(path))
 
 
@@ -289,4 +341,10 @@ def rescored(path: Path, record: dict[str, Any]) -> dict[str, Any]:
                 f"{path}: the threshold of {method} is not that of its validation rows",
                 "run its command again, in another folder",
             )
-    return scores_document(found.scored, record["identity"], record.get("notices", []))
+    document = scores_document(found.scored, record["identity"], record.get("notices", []))
+    if REPLIES in record["tables"]:
+        from lmassay.cot.monitors.spread import replies_section
+        from lmassay.cot.monitors.told import read_replies
+
+        document["monitor"] = replies_section(read_replies(path), record["identity"]["settings"]["seed"])
+    return document

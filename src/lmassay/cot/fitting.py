@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from lmassay.cot.predictions import TRAIN, VALIDATION, MethodScores
 from lmassay.cot.task import SplitData, TaskData
 from lmassay.errors import FAILED_PART_WAY, LmassayError
+from lmassay.methods.constructor import check_options
 from lmassay.methods.method import BINARY, REGRESSION, MethodLike, Validation, check_training, lacks, method_hash
 from lmassay.methods.registry import CONTROLS, load_method
 from lmassay.seeds import derive
@@ -59,13 +61,20 @@ def check_data(data: TaskData) -> None:
         raise LmassayError("bad-request", f"task {data.task.id}, split {TRAIN}: {error.what}", error.do) from error
 
 
-def made_method(method: str | type[Any] | MethodLike, data: TaskData) -> MethodLike:
+def made_method(
+    method: str | type[Any] | MethodLike, data: TaskData, options: Mapping[str, Any] | None = None
+) -> MethodLike:
     """A method by name, class or as it is, able to do this task.
+
+    Parameters
+    ----------
+    options : mapping, optional
+        What the constructor is given beside ``kind``.
 
     Raises
     ------
     LmassayError
-        ``bad-request`` for an unknown name or a task the method is not for.
+        ``bad-request`` for an unknown name or option, or a task the method is not for.
     """
     kind = method_kind(data)
     cls = load_method(method) if isinstance(method, str) else method
@@ -77,7 +86,12 @@ def made_method(method: str | type[Any] | MethodLike, data: TaskData) -> MethodL
                 f"method {getattr(cls, 'id', cls.__name__)} cannot do task {data.task.id}, which is {kind}",
                 f"it is for {' and '.join(known)} tasks",
             )
-        made: MethodLike = cls(kind)
+        check_options(cls, options or {})
+        made: MethodLike = cls(kind, **(options or {}))
+    elif options:
+        raise LmassayError(
+            "bad-request", f"method {cls.id} is made already, so it takes no options", "give its class, or no options"
+        )
     else:
         made = cls
         if getattr(made, "kind", kind) != kind:
@@ -143,7 +157,8 @@ def fit_and_score(method: MethodLike, data: TaskData, seed: int) -> MethodScores
         with _blamed(method, f"score on {name}"):
             found[split.usable] = checked(method.score(split.examples.take(split.usable)), int(split.usable.sum()))
         scores[name] = found
-    return MethodScores(str(method.id), method_hash(method), scores, choosing, dict(getattr(method, "choices", {})))
+    choices, answers = dict(getattr(method, "choices", {})), getattr(method, "answers", None)
+    return MethodScores(str(method.id), method_hash(method), scores, choosing, choices, answers)
 
 
 def _usable(split: SplitData) -> tuple[Any, Floats, NDArray[np.int64]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from lmassay.cot.board_aggregates import AGGREGATES, Cell, Cells, aggregates_of, best_of, common_tasks
-from lmassay.cot.board_runs import CONTROL, EXTERNAL, PUBLISHED, BoardRun, read_runs
+from lmassay.cot.board_runs import CONTROL, PUBLISHED, BoardRun, read_runs
 from lmassay.cot.published_results import POST_ONLY, UNSETTLED, PublishedCell, read_published
 from lmassay.cot.tasks import tasks
 from lmassay.errors import LmassayError
@@ -43,7 +43,8 @@ class Row:
     Attributes
     ----------
     label : str
-        The method's id, with ``(external)`` or ``(published)`` where it is that.
+        The method's id; in brackets ``external`` or ``published`` where it is that, the reader of its activations,
+        ``train_cap=…`` where training rows were capped, and its options.
     kind : {"method", "control", "external", "published"}
     llm : bool
         Whether it is a language model that was asked.
@@ -162,16 +163,17 @@ def _of_runs(runs: Sequence[BoardRun]) -> tuple[Cells, list[str]]:
     found, notices = Cells({}, {}), []
     for run in runs:
         drawn = run.draws()
-        label = f"{run.method['id']} (external)" if run.kind == EXTERNAL else str(run.method["id"])
+        label = run.label
         row = found.rows.setdefault(label, Row(label, run.kind, run.llm))
         if run.parts["id"] is None and run.task["regime"] != "ood":
             notices.append(f"{run.task['id']} has no single test set in distribution")
         _add(found, row, run, run.document["scores"], drawn[run.method["id"]])
         for name, scores in run.document["controls"].items():
-            control = found.rows.setdefault(name, Row(name, CONTROL, llm=False))
+            called = run.control_label(name)
+            control = found.rows.setdefault(called, Row(called, CONTROL, llm=False))
             differing = _add(found, control, run, scores, drawn[name])
             if differing:
-                notices.append(f"{name} on {run.task['id']} differs between runs (another seed?); the first is shown")
+                notices.append(f"{called} on {run.task['id']} differs between runs (another seed?); the first is shown")
     return found, notices
 
 

@@ -220,7 +220,7 @@ class _State:
             else:
                 loss = (score - y) ** 2
             w = torch.tensor(weight[at], dtype=torch.float32, device=self.device)
-            (loss * w / total).sum().backward()
+            (loss * w / total).sum().backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
 
     def scores(self, rows: Rows) -> Floats:

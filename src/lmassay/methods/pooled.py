@@ -114,7 +114,8 @@ class PooledProbe(Probe):
     def _projected(self, states: Floats) -> Floats:
         # A product a row: a matrix product adds up in another order for another number of rows.
         rows = standardised(states, self._mean, self._scale)
-        return np.einsum("ij,j->i", np.where(np.isfinite(rows), rows, 0.0), self._head.weights)
+        found: Floats = np.einsum("ij,j->i", np.where(np.isfinite(rows), rows, 0.0), self._head.weights)
+        return found
 
     def contributions(self, example: VisibleExample) -> Contributions:
         """See `Contributing`: shares of the score for mean and max pooling, projections for the last token's state."""

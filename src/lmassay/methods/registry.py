@@ -21,6 +21,11 @@ BUILT_IN = {
     "shortcuts": "shortcuts",
     "tfidf": "tfidf",
     "tfidf_all": "tfidf",
+    "linear": "linear",
+    "attention": "attention",
+    "mean_difference": "mean_difference",
+    "lda": "lda",
+    "sae": "sae",
 }
 #: What every method is held against, in the order of the tables.
 CONTROLS = ("random", "length", "position", "prompt_only", "agreement", "shortcuts")

@@ -20,7 +20,7 @@ from lmassay.models.check import self_check
 from lmassay.models.fingerprint import config_digest, state_digest, tokenizer_digest
 from lmassay.models.gguf import converted
 from lmassay.models.language_model import Fingerprint, LanguageModel
-from lmassay.models.tokens import view
+from lmassay.models.tokens import TokenizerView, view
 from lmassay.storage.fetch import BUNDLED, fetch_gguf
 from lmassay.storage.fingerprint import combined, remembered_sha256
 
@@ -117,6 +117,17 @@ def open_model(
     _check_vocabulary(model)
     checked, _ = self_check(model)
     return checked
+
+
+def open_tokenizer(
+    source: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, accept_license: bool = False
+) -> TokenizerView:
+    """The tokenizer of a model alone, its weights left where they are; arguments and errors as in `open_model`."""
+    name = str(source)
+    place, _ = _locate(name, accept_license=accept_license)
+    with _clear_errors(name, place):
+        loaded = AutoTokenizer.from_pretrained(place, revision=revision, trust_remote_code=trust_remote_code)
+    return view(loaded)
 
 
 def _without_adapter_wrapper(source: Any) -> Any:
