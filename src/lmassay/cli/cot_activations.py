@@ -12,11 +12,11 @@ import typer
 from lmassay.cli.finished import default_out
 from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Layout, Regime, Revision, Source, Task
 from lmassay.cli.progress import shown_stages
+from lmassay.cli.where import Address, ExecutorName, Gpus, Workers, chosen_executor
 
 if TYPE_CHECKING:
     from lmassay.cot.activations import Result
     from lmassay.examples import VisibleExample
-    from lmassay.executors.job import Executor
 
 
 def register(app: typer.Typer) -> None:
@@ -61,12 +61,10 @@ def activations(
     share: Annotated[
         str | None, typer.Option("--shard", metavar="i/n", help="Make only share i of n, counted from 1.")
     ] = None,
-    executor: Annotated[str, typer.Option(help="local, or ray.")] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Of a Ray: host:port, ray://host:port or auto; default: one started here.")
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes on Ray, each with the model open.")] = 1,
-    gpus: Annotated[float, typer.Option(min=0, help="Cards that each worker on Ray takes.")] = 0,
+    executor: ExecutorName = "local",
+    address: Address = None,
+    workers: Workers = 1,
+    gpus: Gpus = 0,
     out: Annotated[Path | None, typer.Option(help="Folder; resumed if it holds this extraction unfinished.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -85,7 +83,7 @@ def activations(
         of_tokens = () if token_blocks == "none" else _numbers(token_blocks, "--token-blocks")
     asked = Asked(chosen, of_tokens, rules, storage, batch_tokens)
     part = parse_share(share) if share is not None else None
-    place = _executor(executor, address, workers, gpus)
+    place = chosen_executor(executor, address, workers, gpus)
     path = out or default_out("activations", task, source.stem if source else layout, regime or "", Path(model).name)
     with shown_stages() as progress:
         result = extract_activations(
@@ -138,20 +136,6 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
     if not words or not all(word.isascii() and word.isdecimal() for word in words):
         raise LmassayError("bad-request", f"{option} {text!r}", "write numbers of blocks with commas, as in 8,16,24")
     return tuple(int(word) for word in words)
-
-
-def _executor(name: str, address: str | None, workers: int, gpus: float) -> Executor | None:
-    from lmassay.errors import LmassayError, nearest
-
-    if name == "ray":
-        from lmassay.executors.remote import Ray
-
-        return Ray(address, workers=workers, gpus=gpus)
-    if name != "local":
-        raise LmassayError("bad-request", f"no executor {name!r}", nearest(name, ("local", "ray")))
-    if address is not None:
-        raise LmassayError("bad-request", "--address is of a Ray", "add --executor ray")
-    return None
 
 
 def _show(result: Result, *, as_json: bool) -> None:

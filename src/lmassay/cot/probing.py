@@ -6,12 +6,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from lmassay.cot.activations import check_store
 from lmassay.cot.predictions import TRAIN
 from lmassay.cot.task import TaskData
 from lmassay.errors import LmassayError
 from lmassay.methods.activations import Activations, given
 from lmassay.methods.method import ACTIVATIONS, MethodLike
 from lmassay.methods.registry import load_method
+from lmassay.storage.activations import ActivationStore
 
 #: In a run folder, the fitted method of a run that keeps it.
 KEPT = "method"
@@ -26,8 +28,6 @@ def open_activations(activations: Path | str | Activations) -> Activations:
         Those of `lmassay.storage.activations.ActivationStore`.
     """
     if isinstance(activations, Path | str):
-        from lmassay.storage.activations import ActivationStore
-
         return ActivationStore(Path(activations))
     return activations
 
@@ -44,6 +44,7 @@ def attach(method: MethodLike, activations: Path | str | Activations | None, dat
     ------
     LmassayError
         ``bad-request``: a method that reads them has none, another one was given some, or they are of other examples.
+        ``run-folder-mismatch``: they were made of another task, layout or content.
     """
     if not sees_activations(method):
         if activations is not None:
@@ -54,6 +55,8 @@ def attach(method: MethodLike, activations: Path | str | Activations | None, dat
     if activations is not None:
         method.activations = open_activations(activations)  # type: ignore[attr-defined]
     store = given(method)
+    if isinstance(store, ActivationStore):
+        check_store(store, data)
     counts = {}
     for name, split in data.splits.items():
         keys = split.examples.keys[split.usable]
