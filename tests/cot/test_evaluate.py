@@ -229,7 +229,7 @@ def test_few_questions_leave_the_verdict_open():
     assert {r.verdict for r in found.scored.evidence} == {"undecided (few_clusters)"}
     assert found.scored.scores["test.auroc"].status == "few_clusters"
     alone = evaluate(made_data(n_questions=1), Waits)
-    assert alone.scored.scores["test.auroc"].status == "undefined: interval needs 3 clusters"
+    assert alone.scored.scores["test.auroc"].status == "no interval: needs 3 clusters"
     assert {r.verdict for r in alone.scored.evidence} == {"undecided (too few questions to be drawn)"}
 
 

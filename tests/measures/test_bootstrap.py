@@ -105,7 +105,7 @@ def test_few_questions_are_flagged_and_fewer_have_no_interval():
     assert cluster_draws(np.arange(2), np.random.default_rng(0)).bounds(np.zeros(0)) == (
         None,
         None,
-        "undefined: interval needs 3 clusters",
+        "no interval: needs 3 clusters",
     )
 
 

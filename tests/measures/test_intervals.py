@@ -71,7 +71,7 @@ def test_under_ten_clusters_the_interval_is_students_and_flagged():
 
 def test_under_three_clusters_there_is_no_interval():
     found = _estimate(VALUES, _names(2))
-    assert (found.low, found.high, found.status) == (None, None, "undefined: interval needs 3 clusters")
+    assert (found.low, found.high, found.status) == (None, None, "no interval: needs 3 clusters")
     assert found.value == pytest.approx(VALUES.mean())
 
 

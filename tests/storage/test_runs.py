@@ -239,3 +239,22 @@ def test_the_first_difference_is_the_first_in_order_and_by_dotted_name():
     assert first_difference({"a": 1}, {"a": 1, "b": 2}) == ("b", None, 2)
     assert first_difference({"a": 1, "b": 2}, {"a": 1}) == ("b", 2, None)
     assert first_difference(IDENTITY, json.loads(json.dumps(IDENTITY))) is None
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_request_that_fails_before_anything_began_leaves_nothing(tmp_path, there):
+    path = tmp_path / "run"
+    if there:
+        path.mkdir()
+    with pytest.raises(LmassayError, match="no such model"), claimed(path):
+        raise LmassayError("model-not-found", "no such model", "name another")
+    assert path.exists() is there
+    assert not there or not list(path.iterdir())
+
+
+def test_of_long_lists_what_differs_is_named(tmp_path):
+    with claimed(tmp_path / "run") as folder:
+        folder.bind(_with("settings", "phases", ["real", "controls", "paraphrase"]))
+        with pytest.raises(LmassayError) as refused:
+            folder.bind(_with("settings", "phases", ["real", "controls", "paraphrase", "patching"]))
+    assert "settings.phases = […], this one has […, patching]" in refused.value.what

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from lmassay.errors import LmassayError
 from lmassay.models.tokens import view
-from lmassay.xray.options import PromptStyle, Tokenised, scorable, shared_prefix
+from lmassay.xray.options import PROTOCOLS, PromptStyle, Tokenised, scorable, shared_prefix
 from tiny_models import tiny_tokenizer
 
 TEMPLATE = (
@@ -147,3 +149,32 @@ def test_shared_prefix_is_the_longest_one(sequences):
     n = len(shared)
     assert all(list(s[:n]) == shared for s in sequences)
     assert any(len(s) == n for s in sequences) or len({s[n] for s in sequences}) > 1
+
+
+def _words(*words, lower=False):
+    """A tokenizer of whole words, as small ones are; what it does not know is ``<unk>``."""
+    backend = Tokenizer(models.WordLevel({w: i for i, w in enumerate(("<unk>", *words))}, unk_token="<unk>"))
+    backend.normalizer = normalizers.Lowercase() if lower else None
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PromptStyle(view(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "named"),
+    [("so a", ("b", "zebra"), "option 'zebra'"), ("so quux", ("a", "b"), "the prompt 'so quux'")],
+)
+def test_what_the_tokenizer_has_no_piece_for_is_refused_by_name(prompt, options, named):
+    with pytest.raises(LmassayError, match=f"no piece for a part of {named}") as refused:
+        _words("so", "a", "b").tokenise(prompt, options)
+    assert refused.value.code == "tokenizer-not-usable"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_options_with_the_same_tokens_cannot_be_decided(protocol):
+    made = _words("so", "a", "b", "paris", "rome", lower=True).tokenise("so a", ("Paris", "paris", "rome"))
+    assert "undecidable: options have the same tokens" in scorable(made, protocol).flags
+    assert not scorable(PLAIN.tokenise("so", ("a", "b")), protocol).flags
+
+
+def test_a_byte_level_tokenizer_knows_every_text():
+    assert PLAIN.tokens.unknown is None

@@ -11,13 +11,16 @@ import typer
 
 from lmassay.cli.calibrate import calibrate
 from lmassay.cli.finished import default_out, show_run
-from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Model, Revision
+from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Json, Revision
 from lmassay.cli.power import power
 from lmassay.cli.progress import shown_stages
 from lmassay.cli.reproduce import reproduce
+from lmassay.cli.where import Address, ExecutorName, Gpus, Workers, chosen_executor
+from lmassay.cli.xray_many import run_many
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
+    from lmassay.xray.run import Settings
 
 app = typer.Typer(
     help="Layer-by-layer option scoring held against its controls.", no_args_is_help=True, rich_markup_mode=None
@@ -29,7 +32,9 @@ Seed = Annotated[int, typer.Option(help="Of control labels, intervals and nulls.
 
 @app.command()
 def run(
-    model: Model,
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL…", help="Bundled names, folders, .gguf files, hub ids.")
+    ],
     battery: Battery = "core50",
     protocol: Annotated[str, typer.Option(help="multi-token, first-token or first-distinct-token.")] = "multi-token",
     phases: Annotated[
@@ -61,11 +66,20 @@ def run(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Run folder; resumed if it holds this run unfinished.")] = None,
+    device_map: Annotated[str | None, typer.Option(help="auto: spread a model that is larger than one card.")] = None,
+    executor: ExecutorName = "local",
+    address: Address = None,
+    workers: Workers = 1,
+    gpus: Gpus = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run folder, resumed if it holds this run unfinished; of several models, where theirs go."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model: options scored at every depth, held against relabelled, broken, swapped and reworded prompts."""
     from lmassay.models.lens_name import check_lens_name
+    from lmassay.models.source import ModelSource
     from lmassay.xray.batteries import load_battery
     from lmassay.xray.run import Settings, run_xray
 
@@ -85,6 +99,18 @@ def run(
     )
     chosen = load_battery(battery, seed=seed)
     check_lens_name(lens)
+    place = chosen_executor(executor, address, workers, gpus)
+    if len(models) > 1 or place is not None:
+        rest = (revision, device, dtype, device_map, trust_remote_code, allow_pickle, accept_license)
+        own = [
+            default_out("xray", Path(name).name, revision or "", Path(battery).name, *_unusual(settings, dtype, lens))
+            for name in models
+        ]
+        folders = [f if out is None else out / f.name for f in own]
+        sources = [ModelSource(name, *rest) for name in models]
+        run_many(sources, folders, battery, settings, lens, place, as_json=as_json)
+        return
+    (model,) = models
 
     def open_it() -> LanguageModel:
         from lmassay.models.open import open_model
@@ -99,17 +125,32 @@ def run(
             trust_remote_code=trust_remote_code,
             allow_pickle=allow_pickle,
             accept_license=accept_license,
+            device_map=device_map,
         )
         return with_lens(opened, lens)
 
-    through = "" if lens == "logit" else f"{Path(lens).name}-lens"
-    path = out or default_out("xray", Path(model).name, revision or "", Path(battery).name, through)
+    path = out or default_out(
+        "xray", Path(model).name, revision or "", Path(battery).name, *_unusual(settings, dtype, lens)
+    )
     command = " ".join(["lmassay", *sys.argv[1:]])
     with shown_stages() as progress:
         result = run_xray(open_it, chosen, path, settings, command=command, progress=progress)
     if result.resumed_shards:
         print(f"{result.resumed_shards} of {result.n_shards} units were already done", file=sys.stderr)
     show_run(result.path, result.scores, as_json=as_json)
+
+
+def _unusual(settings: Settings, dtype: str | None, lens: str) -> list[str]:
+    """What of a run's settings is not the default, so that two runs that differ in it have two folders."""
+    usual = type(settings)()
+    named = ("protocol", "depths", "engine", "over_length", "ablation", "prior", "span", "seed")
+    return [
+        "" if lens == "logit" else f"{Path(lens).name}-lens",
+        "" if settings.phases == usual.phases else "+".join(settings.phases),
+        *(f"{n}-{getattr(settings, n)}" for n in named if getattr(settings, n) != getattr(usual, n)),
+        *(name for name in ("chat", "heads") if getattr(settings, name)),
+        dtype or "",
+    ]
 
 
 @app.command()

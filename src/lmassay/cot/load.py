@@ -166,7 +166,7 @@ def _missing(
     return LmassayError(
         "cot-data-missing",
         f"{what}{task.id}, split {split.name} of the layout {layout}, is not in the store: {has}",
-        "run `lmassay cot import SOURCE` with a source that has it",
+        "run `lmassay cot import SOURCE`: a checkout, an archive or published@COMMIT (see docs/cot-data.md)",
     )
 
 

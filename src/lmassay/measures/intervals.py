@@ -15,7 +15,7 @@ LEVEL = 0.95
 FEW = 10
 #: Under this many there is no interval at all.
 FEWEST = 3
-NO_INTERVAL = f"undefined: interval needs {FEWEST} clusters"
+NO_INTERVAL = f"no interval: needs {FEWEST} clusters"
 _CHUNK = 250
 
 Floats = NDArray[np.float64]

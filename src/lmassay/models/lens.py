@@ -61,7 +61,7 @@ def target_log_probs(
         raise LmassayError(
             "non-finite-logits",
             f"{model.name}: NaN or infinite logits (recorded depth {depth} of {n_depths}, {model.dtype})",
-            "use --dtype float32, or check the weights with `lmassay models check`",
+            "check the weights with `lmassay models check`; in a 16-bit type, use --dtype float32",
             exit_status=FAILED_PART_WAY,
         )
     device = rows.device

@@ -238,6 +238,12 @@ def _clear_errors(name: str, place: str) -> Iterator[None]:
             raise LmassayError(
                 "model-not-supported", f"{name} is no decoder-only language model", "choose a decoder-only model"
             ) from error
+        if "does not recognize this architecture" in why:
+            raise LmassayError(
+                "model-not-supported",
+                f"{name}: the installed transformers does not know its architecture",
+                "upgrade transformers, or choose another model",
+            ) from error
         if Path(place).exists():
             raise LmassayError("model-files-broken", f"{name}: {why}", "check the model's files") from error
         if _offline(error):

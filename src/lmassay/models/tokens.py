@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lmassay.errors import LmassayError
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _PROBE = "a b"
+#: A character of the private use area, for which no vocabulary has a piece of its own.
+_STRANGE = "\ue0a7"
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,13 @@ class TokenizerView:
     hf: PreTrainedTokenizerBase
     prefix: tuple[int, ...]
 
+    @cached_property
+    def unknown(self) -> int | None:
+        """The id that stands for what the tokenizer has no piece for; None where every text has its own pieces."""
+        found: int | None = getattr(self.hf, "unk_token_id", None)
+        # Byte-level tokenizers name an end-of-text token here, which no text is encoded to.
+        return found if found is not None and found in self.encode(_STRANGE) else None
+
     def encode(self, text: str) -> list[int]:
         """Token ids of `text` without any special token."""
         ids: list[int] = self.hf.encode(text, add_special_tokens=False)
@@ -40,12 +50,18 @@ def view(tokenizer: PreTrainedTokenizerBase) -> TokenizerView:
     Raises
     ------
     LmassayError
-        ``tokenizer-not-usable`` when it drops or changes the text's own tokens.
+        ``tokenizer-not-usable`` when it has no vocabulary, or drops or changes the text's own tokens.
     """
     bare = tokenizer.encode(_PROBE, add_special_tokens=False)
+    if not bare:
+        raise LmassayError(
+            "tokenizer-not-usable",
+            f"{type(tokenizer).__name__} encodes {_PROBE!r} to nothing: it has no vocabulary",
+            "put the tokenizer's files (tokenizer.json) beside the model's",
+        )
     full = tokenizer.encode(_PROBE)
     at = next((i for i in range(len(full) - len(bare) + 1) if full[i : i + len(bare)] == bare), None)
-    if not bare or at is None:
+    if at is None:
         raise LmassayError(
             "tokenizer-not-usable",
             f"{type(tokenizer).__name__} encodes {_PROBE!r} to {full} with special tokens and {bare} without",

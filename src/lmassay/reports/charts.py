@@ -27,17 +27,19 @@ def _altair() -> Any:
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a figure file of an unknown kind before anything is computed.
+    """Refuse a figure file of an unknown kind, or in a folder that is not there, before anything is computed.
 
     Raises
     ------
     LmassayError
-        ``bad-request``.
+        ``bad-request``, ``out-folder-unwritable``.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise LmassayError(
             "bad-request", f"a figure cannot be written as {path.name!r}", nearest(path.suffix.lower(), SUFFIXES)
         )
+    if not path.parent.is_dir():
+        raise LmassayError("out-folder-unwritable", f"there is no folder {path.parent}", "make it, or name another")
 
 
 def write_figure(comparison: dict[str, Any], path: Path) -> None:

@@ -48,10 +48,17 @@ def citation(run: Path) -> str:
 
 def _xray(identity: dict[str, Any], document: dict[str, Any]) -> tuple[str, list[str], list[str]]:
     scores = document["scores"]
-    model, battery = latex(identity["model"]["name"]), latex(identity["battery"]["name"])
+    model, battery = latex(_named(identity["model"]["name"])), latex(_named(identity["battery"]["name"]))
     cells = [model, battery, *(_cell(scores[name]) for name in ("xray_score", "real_win", "psi", "psi_excess"))]
     columns = ["model", "battery", "XRay", "real win", "PSI", "PSI excess", "p"]
     return f"{model} on {battery}", columns, [*cells, _p(scores["psi_excess_p"])]
+
+
+def _named(name: str) -> str:
+    """A hub id or bundled name as it is; of a path on somebody's machine the last part."""
+    return (
+        name if name.count("/") <= 1 and not name.startswith((".", "~", "/")) else name.rstrip("/").rpartition("/")[2]
+    )
 
 
 def _cot(identity: dict[str, Any], document: dict[str, Any]) -> tuple[str, list[str], list[str]]:

@@ -47,7 +47,8 @@ def number(value: float | int | None) -> str:
     """Three decimals, an integer as it is, a dash for what is undefined."""
     if value is None:
         return "–"
-    return str(value) if isinstance(value, int) else f"{value:.3f}"
+    # Rounded first: a tiny negative number would print as -0.000.
+    return str(value) if isinstance(value, int) else f"{round(value, 3) + 0.0:.3f}"
 
 
 def interval(row: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -69,7 +69,7 @@ class RunFolder:
             name, old, new = differing
             raise LmassayError(
                 "run-folder-mismatch",
-                f"{self.path} holds a run with {name} = {_short(old)}, this one has {_short(new)}",
+                f"{self.path} holds a run with {name} = {_short(old, new)}, this one has {_short(new, old)}",
                 "choose another --out, or delete the folder",
             )
         if not self.done:
@@ -125,10 +125,12 @@ def claimed(path: Path) -> Iterator[RunFolder]:
     """
     with ExitStack() as held:
         try:
+            made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             # Before the lock file is put there: a folder of something else is left as it was.
             _existing(path)
             held.enter_context(FileLock(path / LOCK, blocking=False))
+            held.callback(_abandoned, path, made)
             (path / LOCK).write_text(str(os.getpid()))
             with tempfile.TemporaryFile(dir=path) as probe:
                 probe.write(b"0")
@@ -147,6 +149,15 @@ def claimed(path: Path) -> Iterator[RunFolder]:
                 "out-folder-unwritable", f"cannot write to {path}: {error.strerror or error}", "choose another --out"
             ) from error
         yield RunFolder(path, _existing(path))
+
+
+def _abandoned(path: Path, made: bool) -> None:
+    """Leave nothing where nothing was begun: a request that was wrong puts no lock file and no folder on the disk."""
+    with suppress(OSError):
+        if not any(child.name != LOCK for child in path.iterdir()):
+            (path / LOCK).unlink()
+            if made:
+                path.rmdir()
 
 
 def _existing(path: Path) -> dict[str, Any]:
@@ -254,9 +265,14 @@ def read_scores(path: Path) -> dict[str, Any]:
     return scores
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, other: Any) -> str:
+    """A value for one line; of a long list what the other lacks."""
     text = str(value)
-    return text if len(text) <= 24 else f"{text[:16]}…"
+    if len(text) <= 24:
+        return text
+    if isinstance(value, (list, tuple)) and isinstance(other, (list, tuple)):
+        return f"[…, {', '.join(str(x) for x in value if x not in other)}]".replace("…, ]", "…]")
+    return f"{text[:16]}…"
 
 
 def _now() -> str:

@@ -64,7 +64,7 @@ def check_finite(model: LanguageModel, means: Floats) -> None:
         raise LmassayError(
             "non-finite-logits",
             f"{model.name}: a log-probability at {depth} is not a finite number ({model.dtype})",
-            "use --dtype float32, or check the weights with `lmassay models check`",
+            "check the weights with `lmassay models check`; in a 16-bit type, use --dtype float32",
         )
 
 

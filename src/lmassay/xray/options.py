@@ -99,7 +99,15 @@ class PromptStyle:
         boundary = len(shared_prefix([own, *joint]))
         context = (*self.special, *own[:boundary])
         scored = tuple(tuple(ids[boundary:]) for ids in joint)
+        unknown = self.tokens.unknown
         for option, ids in zip(options, scored, strict=True):
+            if unknown is not None and unknown in (*own, *ids):
+                what = f"the prompt {prompt[:60]!r}" if unknown in own else f"option {option!r}"
+                raise LmassayError(
+                    "tokenizer-not-usable",
+                    f"the tokenizer has no piece for a part of {what}",
+                    "reword it, or use a model whose tokenizer covers it",
+                )
             if not context or not ids:
                 missing = "token before" if not context else "token of its own in"
                 raise LmassayError(
@@ -121,7 +129,7 @@ def shared_prefix(sequences: Sequence[Sequence[int]]) -> list[int]:
 
 
 def scorable(tokenised: Tokenised, protocol: Protocol) -> Scorable:
-    """The tokens the protocol scores.
+    """The tokens the protocol scores; a task in which two options have the same tokens is flagged ``undecidable``.
 
     ``multi-token`` scores every option token; ``first-token`` the first; ``first-distinct-token`` the one after the
     options' longest common prefix, which then belongs to the context. Under the two single-token protocols a task in
@@ -129,15 +137,22 @@ def scorable(tokenised: Tokenised, protocol: Protocol) -> Scorable:
     """
     flags = {"boundary_shift"} if tokenised.boundary_shift else set()
     context, options = tokenised.context, tokenised.options
+    if len(set(options)) < len(options):
+        flags.add("undecidable: options have the same tokens")
     if protocol == "multi-token":
         return Scorable(Continuations(context, options), frozenset(flags))
     if protocol == "first-distinct-token":
         shared = tuple(shared_prefix(options))
         if any(len(option) == len(shared) for option in options):
-            flags.add("undecidable: an option ends where the others begin to differ")
+            if not _undecidable(flags):
+                flags.add("undecidable: an option ends where the others begin to differ")
             shared = shared[: min(map(len, options)) - 1]
         context, options = context + shared, tuple(option[len(shared) :] for option in options)
     firsts = tuple(option[:1] for option in options)
-    if len(set(firsts)) < len(firsts) and not any(flag.startswith("undecidable") for flag in flags):
+    if len(set(firsts)) < len(firsts) and not _undecidable(flags):
         flags.add("undecidable: shared first token")
     return Scorable(Continuations(context, firsts), frozenset(flags))
+
+
+def _undecidable(flags: set[str]) -> bool:
+    return any(flag.startswith("undecidable") for flag in flags)

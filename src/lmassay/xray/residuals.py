@@ -140,7 +140,7 @@ def _run(model: LanguageModel, shard: Sequence[Context], batch_tokens: int) -> t
         raise LmassayError(
             "non-finite-logits",
             f"{model.name}: a residual at {depth} is not a finite number ({model.dtype})",
-            "use --dtype float32, or check the weights with `lmassay models check`",
+            "check the weights with `lmassay models check`; in a 16-bit type, use --dtype float32",
         )
     return states
 
