@@ -333,10 +333,25 @@ def test_another_model_is_refused_by_its_weights(place, whole, tmp_path):
 def test_a_store_of_other_data_is_refused_by_what_differs(place, whole, uneven):
     check_store(ActivationStore(whole), DataSource("reasoning_termination", source=str(place[0])).load())
     check_store(ActivationStore(whole), DataSource("reasoning_termination", source=str(place[0]), train_cap=8).load())
-    for source, field in ((uneven, "sha256"),):
-        with pytest.raises(LmassayError, match=field) as refused:
-            check_store(ActivationStore(whole), DataSource("reasoning_termination", source=str(source)).load())
+    for task, source, field in (("reasoning_termination", uneven, "sha256"), ("atypical_length", uneven, "id")):
+        words = Path(source).read_text()
+        other = Path(source).with_name(f"{task}.jsonl")
+        other.write_text(words.replace('"yes"', '"long"').replace('"no"', '"short"') if "length" in task else words)
+        with pytest.raises(LmassayError, match=f"with {field} = ") as refused:
+            check_store(ActivationStore(whole), DataSource(task, source=str(other)).load())
         assert refused.value.code == "run-folder-mismatch"
+
+
+def test_a_probe_runs_on_its_own_store_and_is_refused_another_s(place, whole, uneven):
+    from lmassay.cot.evaluate import evaluate
+
+    found = evaluate("reasoning_termination", "mean_difference", source=place[0], activations=whole)
+    scored = found.predictions.filter(method_id="mean_difference", split="test")
+    assert scored.height == 20
+    assert np.isfinite(scored["score"].to_numpy()).all()
+    with pytest.raises(LmassayError, match="sha256") as refused:
+        evaluate("reasoning_termination", "mean_difference", source=uneven, activations=whole)
+    assert refused.value.code == "run-folder-mismatch"
 
 
 def test_blocks_the_model_does_not_have_are_refused(place, tmp_path):

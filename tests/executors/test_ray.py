@@ -14,9 +14,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from lmassay.errors import LmassayError
 from lmassay.executors import remote
+from lmassay.executors.local import Local
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "cot"))
 
@@ -118,7 +120,6 @@ def test_a_missing_ray_is_named_with_the_command_that_installs_it(monkeypatch):
 @pytest.mark.tiny
 def test_extraction_on_ray_equals_the_one_here_though_a_worker_is_killed(tmp_path):
     import psutil
-    import torch
     from made_extraction import run, write_data, write_reader
 
     from lmassay.cot.activations import Result
@@ -146,3 +147,29 @@ def test_extraction_on_ray_equals_the_one_here_though_a_worker_is_killed(tmp_pat
     names = [sorted(p.name for p in (tmp_path / w / "shards").iterdir()) for w in ("here", "there")]
     assert names[0] == names[1]
     assert (tmp_path / "here" / "index.json").read_bytes() == (tmp_path / "there" / "index.json").read_bytes()
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.tiny
+def test_several_models_are_measured_on_ray_as_they_are_here(tmp_path):
+    from made_extraction import write_reader
+
+    from lmassay.models.source import ModelSource
+    from lmassay.storage.runs import read_scores
+    from lmassay.xray.many import Measurements
+    from lmassay.xray.run import Settings
+
+    sources = tuple(ModelSource(str(write_reader(tmp_path / f, f))) for f in ("llama", "gpt2"))
+    settings, found = Settings(phases=("real", "controls")), {}
+    for place, executor in (("here", Local()), ("there", remote.Ray(workers=2))):
+        outs = tuple(str(tmp_path / place / name) for name in ("a", "b"))
+        job = Measurements(sources, outs, "balanced:4", settings, "logit", "a test", 1)
+        before = torch.get_num_threads()
+        try:
+            assert dict(executor.run(job, [0, 1])) == dict(enumerate(outs))
+        finally:
+            torch.set_num_threads(before)
+        found[place] = [read_scores(Path(out))["scores"] for out in outs]
+    assert found["here"] == found["there"]
+    assert found["here"][0] != found["here"][1]
