@@ -1,0 +1,37 @@
+"""``lmassay cot features``: what the features of a finished run's head are about."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmassay.cli.options import Json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the group."""
+    app.command()(features)
+
+
+def features(
+    run: Annotated[Path, typer.Argument(help="A finished run of --method sae.")],
+    top: Annotated[int, typer.Option(min=1, help="So many features, largest weight first.")] = 10,
+    activations: Annotated[
+        Path | None, typer.Option(help="Where the run's activations are now, if they were moved.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print a run's top features of a sparse autoencoder, with the training tokens where each is largest."""
+    from lmassay.cli.probe_shown import token_texts
+    from lmassay.cot.feature_view import view_features
+    from lmassay.reports.cot_features import print_features
+
+    choices, views = view_features(run, top, token_texts, activations)
+    if as_json:
+        # ASCII, so that nothing a text holds reaches the terminal.
+        typer.echo(json.dumps([v.to_dict() for v in views], indent=1, ensure_ascii=True))
+        return
+    print_features(choices, views)
