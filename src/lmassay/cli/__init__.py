@@ -10,7 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from lmassay import __version__
-from lmassay.cli import cot, cot_activations, cot_analyse, cot_audit, cot_board, cot_run, demo, models, runs, xray
+from lmassay.cli import (
+    cot,
+    cot_activations,
+    cot_analyse,
+    cot_audit,
+    cot_board,
+    cot_features,
+    cot_run,
+    demo,
+    models,
+    models_sae,
+    runs,
+    xray,
+)
 from lmassay.errors import BAD_REQUEST, FAILED_PART_WAY, LmassayError, nearest
 
 #: What typer returns for a KeyboardInterrupt, where it does not raise Abort.
@@ -30,8 +43,10 @@ cot_run.register(cot.app)
 cot_analyse.register(cot.app)
 cot_board.register(cot.app)
 cot_audit.register(cot.app)
+cot_features.register(cot.app)
 cot_activations.register(cot.app)
 app.add_typer(models.app, name="models")
+models_sae.register(models.app)
 runs.register(app)
 demo.register(app)
 
