@@ -37,6 +37,8 @@ CODES: dict[str, str] = {
     "run-folder-in-use": "another process is writing to the run folder",
     "run-folder-mismatch": "the run folder holds a run of something else",
     "runs-not-comparable": "the runs were measured under different conventions",
+    "server-cannot": "the model server lacks what was asked of it",
+    "server-failed": "the model server failed, or answered with what is no answer",
     "tokenizer-not-usable": "the tokenizer cannot express the options",
     "unknown-battery": "no battery of that name, and no such file",
     "unknown-task": "no task of that name",
