@@ -159,6 +159,7 @@ def test_validation_rows_of_one_class_choose_nothing(tmp_path):
         ),
     )
     assert set(made.choices["validation_auroc"].values()) == {None}
+    assert made.choices["chosen_on"].startswith("nothing")
     assert (made.choices["pooling"], made.choices["features"]) == ("max", 2)
 
 
@@ -294,7 +295,7 @@ def test_requests_that_do_not_fit_say_what_to_do(tmp_path):
         ({"features": ()}, "positive"),
         ({"poolings": ("last",)}, "no pooling 'last'"),
         ({"poolings": ()}, "no pooling"),
-        ({"keep": 0}, "keep"),
+        ({"per_example": 0}, "per_example"),
         ({"sae": ("a", "b"), "block": 1}, "1 blocks were named for 2"),
     ):
         with pytest.raises(LmassayError, match=match):
@@ -336,14 +337,14 @@ def test_it_keeps_the_contract_of_a_method(tmp_path):
     # One candidate: there are hundreds of fits in a check.
     options = {"sae": (folder,), "block": (1,), "features": (8,)}
     assert check_method("sae", "binary", options | {"poolings": ("max",)})
-    assert check_method("sae", "regression", options | {"poolings": ("mean",), "keep": 6})
+    assert check_method("sae", "regression", options | {"poolings": ("mean",), "per_example": 6})
 
 
 def test_settings_follow_what_the_file_holds_and_not_where_it_is(tmp_path):
     one, same = Sae(sae=saved(tmp_path / "a")), Sae(sae=saved(tmp_path / "b"))
     other = Sae(sae=saved(tmp_path / "c", DIRECTIONS[::-1]))
     assert one.settings() == same.settings() != other.settings()
-    assert one.settings() != Sae(sae=saved(tmp_path / "a"), keep=7).settings()
+    assert one.settings() != Sae(sae=saved(tmp_path / "a"), per_example=7).settings()
 
 
 @settings(max_examples=25, deadline=None)

@@ -56,7 +56,7 @@ class Sae(Probe):
         Of ``max`` and ``mean``.
     features : sequence of int
         How many features, by size of the difference between classes.
-    keep : int
+    per_example : int
         Largest pooled features kept of an example; memory is this times the number of examples.
     min_explained : float
         Fraction of the variance of the states that an autoencoder must explain.
@@ -76,7 +76,7 @@ class Sae(Probe):
         block: tuple[int, ...] = (),
         poolings: tuple[str, ...] = POOLINGS,
         features: tuple[int, ...] = (16, 64, 256),
-        keep: int = 1024,
+        per_example: int = 1024,
         min_explained: float = LEAST,
         allow_pickle: bool = False,
     ) -> None:
@@ -85,11 +85,11 @@ class Sae(Probe):
         self.block = _tupled(block)
         self.poolings = _tupled(poolings)
         self.features = _tupled(features)
-        self.keep, self.min_explained, self.allow_pickle = keep, min_explained, allow_pickle
+        self.per_example, self.min_explained, self.allow_pickle = per_example, min_explained, allow_pickle
         if unknown := [p for p in self.poolings or ("",) if p not in POOLINGS]:
             raise LmassayError("bad-request", f"no pooling {unknown[0]!r} of features", f"known: {', '.join(POOLINGS)}")
-        if not self.features or min(*self.features, keep) < 1:
-            raise LmassayError("bad-request", "features and keep are positive whole numbers", "leave them out")
+        if not self.features or min(*self.features, per_example) < 1:
+            raise LmassayError("bad-request", "features and per_example are positive whole numbers", "leave them out")
         if len(self.block) not in (0, len(self.sae)):
             raise LmassayError(
                 "bad-request",
@@ -125,8 +125,8 @@ class Sae(Probe):
             check_width(sae, store.width, store.model)
             name = f"{Path(sae.name).name}@{block}"
             checks[name] = self._check(sae, store, keys, block, seed)
-            rows, _ = pooled_rows(sae, store, keys, block, self.poolings, self.keep, finite=True)
-            tested, there = pooled_rows(sae, store, held, block, self.poolings, self.keep)
+            rows, _ = pooled_rows(sae, store, keys, block, self.poolings, self.per_example, finite=True)
+            tested, there = pooled_rows(sae, store, held, block, self.poolings, self.per_example)
             kept.append(rows)
             for pooling in self.poolings:
                 for candidate in candidate_heads(place, pooling, rows[pooling], y, groups, self.kind, self.features):
@@ -145,6 +145,7 @@ class Sae(Probe):
             "block": self._block(self._fitted.place),
             "pooling": self._fitted.pooling,
             "features": len(self._fitted.features),
+            "chosen_on": "nothing: no figure is defined, so the first is taken" if best is None else "validation",
             **self._fitted.head.choices,
             "n_train": len(y),
             "n_train_without_activations": left_out,
@@ -166,7 +167,7 @@ class Sae(Probe):
         if not len(X):
             return np.zeros(0)
         keys, sae, block = keys_of(X), self._opened()[found.place], self._block(found.place)
-        rows, there = pooled_rows(sae, given(self), keys, block, (found.pooling,), self.keep)
+        rows, there = pooled_rows(sae, given(self), keys, block, (found.pooling,), self.per_example)
         scores = np.full(len(keys), np.nan)
         scores[there] = found.score(dense(rows[found.pooling][there], found.features))
         return scores
@@ -321,7 +322,7 @@ class Sae(Probe):
         if not len(states):
             return np.zeros((0, len(found.features)))
         parts = [features[:, found.features].numpy() for _, features in sae.encoded(states)]
-        _, kept = largest(pooled_features(sae, states)[found.pooling], self.keep)
+        _, kept = largest(pooled_features(sae, states)[found.pooling], self.per_example)
         return np.concatenate(parts).astype(np.float64) * np.isin(found.features, kept)
 
     def _shown(self, rows: Any, keys: NDArray[np.int64], store: Activations) -> tuple[Feature, ...]:
