@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -118,6 +119,9 @@ class Replier:
     def __init__(self, model: LanguageModel, *, batch_tokens: int = 8192) -> None:
         self.model, self.batch_tokens = model, batch_tokens
         self.ends = end_tokens(model)
+        # Renamed within version 5 of transformers.
+        known = inspect.signature(model.hf.forward).parameters
+        self._cache_name = "cache" if "cache" in known else "past_key_values"
         # What the last prompts began with, and its state: nearly all prompts of a run begin alike.
         self._begun: tuple[tuple[int, ...], Any] | None = None
 
@@ -146,7 +150,7 @@ class Replier:
         out = self.model.hf.generate(
             input_ids=torch.tensor(rows, device=device),
             attention_mask=torch.tensor(masks, device=device),
-            past_key_values=cache,
+            **{self._cache_name: cache},
             logits_processor=LogitsProcessorList([_Allowed(choices, start), _Sampling(requests)]),
             # A configuration of our own: that of a repository may sample, penalise or stop in ways nobody asked for.
             generation_config=GenerationConfig(
@@ -165,14 +169,19 @@ class Replier:
             return 0, None
         n = common_beginning([r.ids for r in requests])
         held = self._begun
-        if held is not None and len(held[0]) >= 0.9 * n and all(r.ids[: len(held[0])] == held[0] for r in requests):
-            if min(len(r.ids) for r in requests) > len(held[0]):
-                return len(held[0]), _repeated(held[1], len(requests))
+        if held is not None and 0.9 * n <= len(held[0]) < min(len(r.ids) for r in requests):
+            ids, cache = held
+            if all(r.ids[: len(ids)] == ids for r in requests):
+                return len(ids), _repeated(cache, len(requests))
         if len(requests) < 2 or n < LEAST_SHARED:
             return 0, None
         ids = requests[0].ids[:n]
         cache = DynamicCache(config=self.model.hf.config)
-        self.model.hf(input_ids=torch.tensor([ids], device=self.model.device), past_key_values=cache, use_cache=True)
+        self.model.hf(
+            input_ids=torch.tensor([ids], device=self.model.device),
+            use_cache=True,
+            **{self._cache_name: cache},
+        )
         self._begun = ids, cache
         return n, _repeated(cache, len(requests))
 

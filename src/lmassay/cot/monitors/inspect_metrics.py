@@ -40,14 +40,14 @@ def replies_told() -> ScoreReducer:
     return reduce
 
 
-def _metric(figure: Callable[[dict[str, _Rows], str], float]) -> Metric:
+def _metric(called: str, figure: Callable[[dict[str, _Rows], str], float]) -> Metric:
     # Inspect looks at the annotation: without it, scores come without the metadata of their samples.
     def by_split(scores: list[SampleScore]) -> Value:
         rows: dict[str, _Rows] = {}
         for one in scores:
             about = one.sample_metadata or {}
             rows.setdefault(str(about.get("split")), _Rows()).add(about.get("y"), one.score)
-        return {name: figure(rows, name) for name in rows if name != VALIDATION}
+        return {f"{name}.{called}": figure(rows, name) for name in rows if name != VALIDATION}
 
     return by_split
 
@@ -95,7 +95,7 @@ def g_mean2() -> Metric:
         value = classification.rates(y, np.where(np.isnan(score), wrong, score), threshold)["g_mean2"].value
         return math.nan if value is None else value
 
-    return _metric(figure)
+    return _metric("g_mean2", figure)
 
 
 @metric
@@ -109,10 +109,10 @@ def auroc() -> Metric:
         value = classification.auroc(of.y, of.score).value
         return math.nan if value is None else value
 
-    return _metric(figure)
+    return _metric("auroc", figure)
 
 
 @metric
 def unparsed() -> Metric:
     """Share of items whose replies say nothing, by split."""
-    return _metric(lambda rows, name: rows[name].unparsed)
+    return _metric("unparsed", lambda rows, name: rows[name].unparsed)

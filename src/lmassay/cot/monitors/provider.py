@@ -1,4 +1,4 @@
-"""Inspect's view of a model in this process: requests gather while a batch runs, and the next batch is of like length."""
+"""Inspect's view of a model in this process: requests gather while a batch runs; the next is of like length."""
 
 from __future__ import annotations
 
@@ -71,7 +71,11 @@ class InProcess(ModelAPI):
         self._queue = _Queue(Replier(model, batch_tokens=batch_tokens))
 
     async def generate(
-        self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
+        self,
+        input: list[ChatMessage],  # noqa: A002 - Inspect's name
+        tools: list[ToolInfo],
+        tool_choice: ToolChoice,
+        config: GenerateConfig,
     ) -> ModelOutput:
         """See Inspect's `ModelAPI.generate`."""
         request = self.request(input, config)

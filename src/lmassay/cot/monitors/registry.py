@@ -1,4 +1,4 @@
-"""What Inspect finds under the name ``lmassay``: a task for each of ours, their scorer and metrics, and our provider."""
+"""What Inspect finds under the name ``lmassay``: our tasks, their scorer and metrics, and our provider."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from lmassay.cot.evaluate import Evaluation, Progress, evaluate
 from lmassay.cot.monitors.asking import Asking, check_asking
 from lmassay.cot.monitors.extra import needs_inspect
 from lmassay.cot.monitors.logs import ReadLog, read_log, replies_in
+from lmassay.cot.monitors.settings import Items, checked_generation
 from lmassay.cot.monitors.slices import sliced
 from lmassay.cot.monitors.templates import template_for
 from lmassay.cot.monitors.told import Monitor, Reply
@@ -39,20 +40,16 @@ def check_text(data: TaskData) -> None:
     if "cot" in data.missing:
         raise LmassayError(
             "bad-request",
-            f"task {data.task.id} was published without the text of any chain of thought, so nobody can be asked about it",
+            f"task {data.task.id} was published without any text of thoughts, so nobody can be asked about it",
             "build the task's data with a model of your own, and give its file as --source",
         )
 
 
 def run_monitor(
-    task: str | TaskData,
+    task: Items | TaskData | str,
     model: str | Model,
     asking: Asking | None = None,
     *,
-    layout: str = "head",
-    regime: str | None = None,
-    validation: str | None = None,
-    source: Path | str | None = None,
     limit: int | None = None,
     structured: bool | None = None,
     base_url: str | None = None,
@@ -87,11 +84,7 @@ def run_monitor(
     """
     needs_inspect()
     asking = replace(asking or Asking(), seed=seed)
-    data = task
-    if not isinstance(data, TaskData):
-        from lmassay.cot.load import load_task
-
-        data = load_task(str(task), layout, regime, source, validation=validation)
+    data = Items(task).load() if isinstance(task, str) else task if isinstance(task, TaskData) else task.load()
     check_text(data)
     template = template_for(data.task)
     check_asking(asking, template)
@@ -142,34 +135,6 @@ class Asked(Monitor):
         """See `Monitor.replies`; a resumed run has its scores, and reads the replies again without asking."""
         self._heard()
         return super().replies(data)
-
-
-def checked_generation(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of Inspect's ``GenerateConfig``, typed by it.
-
-    Raises
-    ------
-    LmassayError
-        ``bad-request`` for an unknown name or a value that does not fit.
-    """
-    from inspect_ai.model import GenerateConfig
-    from pydantic import ValidationError
-
-    from lmassay.errors import nearest
-
-    for name in given:
-        if name not in GenerateConfig.model_fields:
-            raise LmassayError(
-                "bad-request", f"Inspect has no option {name!r}", nearest(name, GenerateConfig.model_fields)
-            )
-    try:
-        config = GenerateConfig(**given)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise LmassayError(
-            "bad-request", f"{'.'.join(str(p) for p in fault['loc'])}: {fault['msg']}", "see Inspect's GenerateConfig"
-        ) from error
-    return {name: getattr(config, name) for name in given}
 
 
 def asked(
@@ -233,76 +198,3 @@ def asked(
 
 def _path(location: str) -> str:
     return location.removeprefix("file://")
-
-
-def import_log(
-    path: Path,
-    *,
-    source: Path | None = None,
-    seed: int = 0,
-    out: Path | None = None,
-    command: str = "",
-    progress: Progress | None = None,
-) -> Evaluation:
-    """Score a finished log of ``inspect eval lmassay/TASK``.
-
-    Parameters
-    ----------
-    source : path, optional
-        The file of one's own data, where the log is of that and the file is elsewhere now.
-
-    Raises
-    ------
-    LmassayError
-        ``bad-request`` where the log is of other data, or items are missing; those of `evaluate`.
-    """
-    from lmassay.cot.load import load_task
-
-    log = read_log(path)
-    about = log.about
-    given = source or about.get("source")
-    data = load_task(about["task"], about["layout"], about.get("regime"), given, validation=about.get("validation"))\
-        if given is None else load_task(about["task"], source=given)  # fmt: skip
-    if about.get("limit") is not None:
-        data = sliced(data, int(about["limit"]), log.asking.seed)
-    if data.fingerprint != about["data_sha256"]:
-        raise LmassayError(
-            "bad-request",
-            f"{path.name} is of other data of {about['task']}: {str(about['data_sha256'])[:16]}, here is"
-            f" {data.fingerprint[:16]}",
-            "import the data that the log is of, or ask again",
-        )
-    template = template_for(data.task)
-    monitor = Monitor(
-        template, log.asking, log.model, wording=about.get("wording_sha256"), structured=about.get("structured")
-    )
-    replies = list(replies_in(log, template))
-    check_whole(data, replies, log)
-    monitor.usage = log.usage
-    monitor.hear(replies)
-    return evaluate(data, monitor, seed=seed, out=out, command=command, progress=progress)
-
-
-def check_whole(data: TaskData, replies: list[Reply], log: ReadLog) -> None:
-    """Refuse a log that lacks items or replies.
-
-    Raises
-    ------
-    LmassayError
-        ``bad-request``.
-    """
-    from lmassay.cot.export import scored_splits
-
-    there: dict[int, int] = {}
-    for reply in replies:
-        there[reply.key] = there.get(reply.key, 0) + 1
-    for name in scored_splits(data):
-        split = data[name]
-        keys = split.examples.keys[split.usable].tolist()
-        lacking = [k for k in keys if there.get(k, 0) < log.asking.samples]
-        if lacking:
-            raise LmassayError(
-                "bad-request",
-                f"{log.path.name} lacks replies to {len(lacking)} of {len(keys)} examples of {name} (status {log.status})",
-                "finish it with `inspect eval-retry`; for fewer items use -T limit=N instead of --limit",
-            )
