@@ -17,6 +17,7 @@ from lmassay.cli import (
     cot_audit,
     cot_board,
     cot_features,
+    cot_monitor,
     cot_run,
     demo,
     models,
@@ -45,6 +46,7 @@ cot_board.register(cot.app)
 cot_audit.register(cot.app)
 cot_features.register(cot.app)
 cot_activations.register(cot.app)
+cot_monitor.register(cot.app)
 app.add_typer(models.app, name="models")
 models_sae.register(models.app)
 runs.register(app)
