@@ -54,7 +54,9 @@ def show(
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Print it token by token, as the reader --model gets it.")
     ] = False,
-    model: Annotated[str | None, typer.Option(help="With --tokens: the reader.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="With --tokens: the reader. With --probe: where it is, if it is a folder.")
+    ] = None,
     probe: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Print what the probe of a finished run used of it instead.")
     ] = None,
@@ -72,7 +74,7 @@ def show(
     if probe is not None:
         from lmassay.cli.probe_shown import show_probe
 
-        show_probe(task, example, probe, activations, source, top, as_json=as_json)
+        show_probe(task, example, probe, activations, source, model, top, as_json=as_json)
         return
     data = load_task(task, layout, regime, source)
     split, found = find_example(data, example)
