@@ -53,9 +53,10 @@ def drawn_all(
     """
     missing: dict[SampleKey, tuple[Prompt, Sampling, int]] = {}
     keys: list[list[SampleKey]] = []
+    fingerprint = engine.fingerprint
     for one in wanted:
         prompt, settings = stored_prompt(one.prompt).key, settings_key(stored_settings(one.sampling, seed))
-        keys.append([SampleKey(engine.fingerprint, prompt, settings, number) for number in range(one.n)])
+        keys.append([SampleKey(fingerprint, prompt, settings, number) for number in range(one.n)])
         for key in keys[-1]:
             if key not in store:
                 own = seeds.derive(seed, prompt, f"sample {key.number}")
@@ -66,7 +67,7 @@ def drawn_all(
         prompt, sampling, _ = missing[order[at]]
         kept = StoredSample(sample.text, sample.n_tokens, sample.finish)
         settings = stored_settings(sampling, seed)
-        store.add(engine.fingerprint, stored_prompt(prompt), settings, order[at].number, kept)
+        store.add(fingerprint, stored_prompt(prompt), settings, order[at].number, kept)
 
     if missing:
         engine.sample(list(missing.values()), each=each, progress=progress)
