@@ -146,6 +146,18 @@ def test_of_several_autoencoders_the_one_that_tells_is_chosen(tmp_path):
     assert made.choices["explained"][f"b@{BLOCK}"]["value"] == pytest.approx(1, abs=1e-6)
 
 
+def test_two_folders_of_one_name_are_two_autoencoders(tmp_path):
+    # The first has the directions in another order, one of them lost: less is told by it.
+    poor = saved(tmp_path / "a" / "l0", np.delete(DIRECTIONS, BY_MAX, axis=0))
+    train, chosen_on = Made(), Made(seed=1)
+    made = Sae(sae=(poor, saved(tmp_path / "b" / "l0")), features=(3,), poolings=("max",), min_explained=0.1)
+    made.activations = together(train, chosen_on)
+    made.fit(train.x, train.y, train.groups, chosen_on.validation, 0)
+    assert list(made.choices["validation_auroc"]) == [f"l0@{BLOCK} max 3", f"l0@{BLOCK}#1 max 3"]
+    assert made.top_features()[0].index == BY_MAX
+    assert made.top_features()[0].difference > 1
+
+
 def test_validation_rows_of_one_class_choose_nothing(tmp_path):
     chosen_on = Made(seed=1)
     chosen_on.y = np.ones_like(chosen_on.y)

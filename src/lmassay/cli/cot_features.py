@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,9 @@ def features(
     activations: Annotated[
         Path | None, typer.Option(help="Where the run's activations are now, if they were moved.")
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Where the reader is, if not at its name: a bundled name, folder or hub id.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print a run's top features of a sparse autoencoder, with the training tokens where each is largest."""
@@ -29,7 +33,7 @@ def features(
     from lmassay.cot.feature_view import view_features
     from lmassay.reports.cot_features import print_features
 
-    choices, views = view_features(run, top, token_texts, activations)
+    choices, views = view_features(run, top, partial(token_texts, model), activations)
     if as_json:
         # ASCII, so that nothing a text holds reaches the terminal.
         typer.echo(json.dumps([v.to_dict() for v in views], indent=1, ensure_ascii=True))

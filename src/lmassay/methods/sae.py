@@ -124,6 +124,8 @@ class Sae(Probe):
             asked_of(store.token_blocks, block, "the states of every token at block", store)
             check_width(sae, store.width, store.model)
             name = f"{Path(sae.name).name}@{block}"
+            # Releases call folders alike under different parents.
+            name = f"{name}#{place}" if name in checks else name
             checks[name] = self._check(sae, store, keys, block, seed)
             rows, _ = pooled_rows(sae, store, keys, block, self.poolings, self.per_example, finite=True)
             tested, there = pooled_rows(sae, store, held, block, self.poolings, self.per_example)
