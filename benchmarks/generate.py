@@ -21,6 +21,7 @@ import json
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import torch
@@ -114,7 +115,7 @@ def entropy(arguments: argparse.Namespace) -> None:
 
 def server(arguments: argparse.Namespace) -> None:
     """Answer every completion after the same delay, whatever is asked."""
-    body = {
+    body: dict[str, Any] = {
         "id": "1", "object": "text_completion", "created": 0, "model": "made",
         "choices": [{"index": 0, "text": " word" * 200, "finish_reason": "stop", "logprobs": None}],
         "usage": {"prompt_tokens": 10, "completion_tokens": 200, "total_tokens": 210},
@@ -132,6 +133,9 @@ def server(arguments: argparse.Namespace) -> None:
             content = json.dumps({"object": "list", "data": [{"id": "made", "object": "model"}]})
             if b"prompt" in asked or b"messages" in asked:
                 await asyncio.sleep(arguments.delay)
+                # The engine checks that the server reads the tokens it was sent.
+                prompt = json.loads(asked).get("prompt")
+                body["usage"]["prompt_tokens"] = len(prompt) if isinstance(prompt, list) else 0
                 content = json.dumps(body)
             answer_head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
             writer.write((answer_head + content).encode())
@@ -148,10 +152,10 @@ def server(arguments: argparse.Namespace) -> None:
 
 def served(arguments: argparse.Namespace) -> None:
     """Requests per second, the engine's and a bare client's in turn."""
-    from lmassay.models.served import Served
     from openai import AsyncOpenAI
 
     from lmassay.models.open import open_tokenizer
+    from lmassay.models.served import Served
 
     words = [sys.executable, __file__, "server", "--delay", str(arguments.delay)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:

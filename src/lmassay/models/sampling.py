@@ -41,8 +41,9 @@ class Sampling:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            raise ValueError(f"stop is a tuple of texts, not the text {self.stop!r}")  # type: ignore[unreachable]
+        stop: object = self.stop
+        if isinstance(stop, str):
+            raise ValueError(f"stop is a tuple of texts, not the text {stop!r}")
         if not (math.isfinite(self.temperature) and self.temperature >= 0 and 0 < self.top_p <= 1):
             raise ValueError(f"temperature {self.temperature} or top_p {self.top_p} is out of range")
         if self.max_tokens < 1 or not all(self.stop):

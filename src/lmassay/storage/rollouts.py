@@ -192,7 +192,7 @@ class RolloutStore:
             missing = sorted(set(SCHEMA) - set(frame.columns))
             if missing:
                 raise ValueError(f"it lacks the columns {', '.join(missing)}")
-            frame = frame.select(list(SCHEMA)).cast(SCHEMA)
+            frame = frame.select(list(SCHEMA)).cast(pl.Schema(SCHEMA))
             if frame.null_count().sum_horizontal().item():
                 raise ValueError("it has empty cells")
             settings = {text: json.loads(text) for text in frame["settings"].unique()}
