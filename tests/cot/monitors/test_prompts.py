@@ -20,7 +20,15 @@ from lmassay.errors import LmassayError
 #: Digest of the words of each task's template and of the version that stands beside it. A change of words needs a
 #: higher version, and then new digests here.
 WORDINGS = {
-    ("reasoning_termination", 1): "",
+    ("reasoning_termination", 1): "7781ccafa4db",
+    ("self_deletion", 1): "37e66448f225",
+    ("follow_up_confidence", 1): "2c04af640a59",
+    ("user_preference", 1): "9ac60a58e543",
+    ("authority_hint", 1): "372119ab415b",
+    ("atypical_answer", 1): "c05671432cf1",
+    ("atypical_length", 1): "258adcf5db0a",
+    ("answer_entropy", 1): "bf113693cfea",
+    ("compression", 1): "6e261760d2ed",
 }
 
 
@@ -29,6 +37,10 @@ def test_every_published_task_has_a_template_of_its_own():
     kinds = {"regression": "distribution", "selection": "selection"}
     for task in tasks():
         assert template_for(task).kind == kinds.get(task.kind, "binary")
+
+
+def test_words_change_only_together_with_their_version():
+    assert {(t.task, t.version): wording_sha256(t, Asking())[:12] for t in TEMPLATES.values()} == WORDINGS
 
 
 def test_a_task_from_elsewhere_is_asked_by_its_own_words():

@@ -66,7 +66,7 @@ class Generated:
     ended: bool
 
 
-class _Sampling(LogitsProcessor):
+class _Sampling(LogitsProcessor):  # type: ignore[misc]
     """Makes the likeliest token a sample by adding Gumbel noise; every row has a generator of its own."""
 
     def __init__(self, requests: Sequence[Request]) -> None:
@@ -84,7 +84,7 @@ class _Sampling(LogitsProcessor):
         return scores
 
 
-class _Allowed(LogitsProcessor):
+class _Allowed(LogitsProcessor):  # type: ignore[misc]
     """Leaves only tokens that continue one of the replies there may be."""
 
     def __init__(self, choices: Sequence[Sequence[tuple[int, ...]]], start: int) -> None:

@@ -94,7 +94,7 @@ class Monitor:
         self.answers = (
             DISTRIBUTION if self.kind == REGRESSION else LABEL if labels_only(asking, template) else PROBABILITY
         )
-        self.choices: dict[str, Any] = {}
+        self.choices: Mapping[str, Any] = {}
         #: Tokens, and money where the provider says it, of all replies.
         self.usage: dict[str, Any] = {}
         self._about = {
