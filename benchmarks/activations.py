@@ -2,12 +2,13 @@
 
     python benchmarks/activations.py [--task user_preference] [--n 64] [--max-cot-tokens 1024] [--repeats 2]
 
-Three ways over the same examples of a task (its own data must have been imported), each in a process of its own, so
+Four ways over the same examples of a task (its own data must have been imported), each in a process of its own, so
 that peak memory is each one's own; every way opens the model by lmassay and is timed after that.
 
 * bare: the body's forward pass on the very batches that extraction makes, nothing kept.
 * extract: `extract_activations` from text to verified shards on disk: planning, tokenising, pooling of three blocks
   (the last among them, so that no block is saved), bfloat16 states of every token of one, writing, hashing.
+* early: the same with blocks 8, 16 and 24, after which the pass ends.
 * transformers: output_hidden_states=True, one text at a time, the same poolings of the same blocks.
 
 Run it on a quiet machine. Ratios are of best times over `--repeats`; with 1 they are of single runs.
@@ -29,7 +30,7 @@ import torch
 from work import announce, peak_mb, seconds
 
 READER = "smollm2-135m"
-WAYS = ("bare", "extract", "transformers")
+WAYS = ("bare", "extract", "early", "transformers")
 
 
 def sample(task: str, n: int, path: Path) -> None:
@@ -69,7 +70,7 @@ def child(way: str, task: str, path: str, cap: int | None, repeats: int, dtype: 
     model = ModelSource(READER, dtype=dtype).open()
     rules = TokenRules(max_cot_tokens=cap, over_length="skip")
     data = DataSource(task, source=path).load()
-    blocks = (8, 16, model.n_blocks - 1)
+    blocks = (8, 16, 24 if way in ("early", "transformers") else model.n_blocks - 1)
     opened_mb = peak_mb()
     found = [
         f for split in data.splits.values()
@@ -107,7 +108,7 @@ def child(way: str, task: str, path: str, cap: int | None, repeats: int, dtype: 
                 [(own[-1], own.mean(0), own.amax(0)) for own in kept]
                 kept[1].bfloat16()
 
-    run = {"bare": bare, "extract": extract, "transformers": transformers}[way]
+    run = {"bare": bare, "extract": extract, "early": extract, "transformers": transformers}[way]
     took = seconds(run, repeats)
     print(json.dumps({"tokens": tokens, "texts": len(found), "seconds": took, "peak": peak_mb(), "opened": opened_mb}))
 
@@ -143,10 +144,11 @@ def main() -> None:
                 f" {one['tokens'] / one['seconds']:.0f} tokens/s, peak {one['peak']:.0f} MB"
                 f" ({one['opened']:.0f} with the model open), {time.perf_counter() - start:.0f} s in all"
             )
-    bare, ours, theirs = (found[way] for way in WAYS)
+    bare, ours, early, theirs = (found[way] for way in WAYS)
     print(f"extract / bare, tokens per second: {bare['seconds'] / ours['seconds']:.2f}")
     print(f"extract / bare, peak memory: {ours['peak'] / bare['peak']:.2f}")
-    print(f"extract / transformers one text at a time: {theirs['seconds'] / ours['seconds']:.2f} times as fast")
+    for name, one in (("extract", ours), ("early", early)):
+        print(f"{name} / transformers one text at a time: {theirs['seconds'] / one['seconds']:.2f} times as fast")
 
 
 if __name__ == "__main__":

@@ -68,6 +68,16 @@ def _job(folder, die_at=None, fail_at=None):
     return Job(str(folder), die_at, fail_at)
 
 
+def _unopenable():
+    class Job:
+        def open(self):
+            from lmassay.errors import LmassayError
+
+            raise LmassayError("model-not-found", "no model here", "bring one")
+
+    return Job()
+
+
 @needs_ray
 @pytest.mark.slow
 def test_a_killed_worker_s_item_is_done_again_and_no_other(tmp_path):
@@ -75,8 +85,8 @@ def test_a_killed_worker_s_item_is_done_again_and_no_other(tmp_path):
     assert found == {i: i * i for i in range(9)}
     tries = {i: len((tmp_path / f"tried-{i}").read_text().split()) for i in range(9)}
     assert tries == {i: 2 if i == 4 else 1 for i in range(9)}
-    # Two workers and the dead one's successor.
-    assert len(list(tmp_path.glob("opened-*"))) == 3
+    # The dead one and its successor at least; the other may have come late.
+    assert len(list(tmp_path.glob("opened-*"))) >= 2
 
 
 @needs_ray
@@ -85,6 +95,16 @@ def test_an_error_of_ours_comes_back_as_it_is(tmp_path):
     with pytest.raises(LmassayError, match="no room for 2") as refused:
         list(remote.Ray(workers=1).run(_job(tmp_path, fail_at=2), range(4)))
     assert refused.value.code == "disk-full"
+
+
+@needs_ray
+@pytest.mark.slow
+def test_more_workers_than_cores_do_the_work_and_one_that_cannot_open_says_why(tmp_path):
+    n = (os.cpu_count() or 1) + 2
+    assert dict(remote.Ray(workers=n).run(_job(tmp_path), range(n + 1))) == {i: i * i for i in range(n + 1)}
+    with pytest.raises(LmassayError, match="no model here") as refused:
+        list(remote.Ray(workers=1).run(_unopenable(), [0]))
+    assert refused.value.code == "model-not-found"
 
 
 @needs_ray
@@ -132,7 +152,7 @@ def test_extraction_on_ray_equals_the_one_here_though_a_worker_is_killed(tmp_pat
     def told(stage, done, total):
         if stage == "tokens" and not killed:
             workers = [p for p in psutil.Process().children(recursive=True) if "ray::_Worker" in " ".join(p.cmdline())]
-            assert len(workers) == 2
+            assert workers
             os.kill(workers[0].pid, signal.SIGKILL)
             killed.append(workers[0].pid)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lmassay.errors import FAILED_PART_WAY, LmassayError
-from lmassay.executors.job import Job
+from lmassay.executors.job import Job, Worker
 
 #: Seconds an address may take to answer.
 ANSWER_S = 20.0
@@ -49,29 +51,25 @@ class Ray:
         """Results as they come; an item whose worker died is handed to its successor by Ray."""
         if not items:
             return
-        import ray
-
+        ray = _ray()
         with self._connected():
             needs = {"num_cpus": self.cpus, "num_gpus": self.gpus}
             made = ray.remote(max_restarts=RESTARTS, max_task_retries=RESTARTS, **needs)(_Worker)
             actors = [made.remote(job) for _ in range(min(self.workers, len(items)))]
-            waiting = list(reversed(items))
-            running: dict[Any, tuple[int, Any]] = {}
-
-            def hand_out(actor: Any) -> None:
-                if waiting:
-                    item = waiting.pop()
-                    running[actor.run.remote(item)] = (item, actor)
-
+            # An actor for which the cluster has no room yet is given no item: it opens the job first.
+            running: dict[Any, tuple[int | None, Any]] = {actor.run.remote(None): (None, actor) for actor in actors}
+            waiting, left = list(reversed(items)), len(items)
             try:
-                for actor in actors:
-                    hand_out(actor)
-                while running:
+                while left:
                     (done,), _ = ray.wait(list(running), num_returns=1)
                     item, actor = running.pop(done)
                     result = _got(done, item)
-                    hand_out(actor)
-                    yield item, result
+                    if waiting:
+                        following = waiting.pop()
+                        running[actor.run.remote(following)] = (following, actor)
+                    if item is not None:
+                        left -= 1
+                        yield item, result
             finally:
                 for actor in actors:
                     ray.kill(actor)
@@ -79,8 +77,7 @@ class Ray:
     @contextmanager
     def _connected(self) -> Iterator[None]:
         """Join the cluster, or start one here; one that was there before stays as it was."""
-        import ray
-
+        ray = _ray()
         if ray.is_initialized():
             yield
             return
@@ -90,6 +87,7 @@ class Ray:
         try:
             ray.init(
                 address=self.address,
+                num_cpus=None if self.address else max(os.cpu_count() or 1, math.ceil(self.workers * self.cpus)),
                 log_to_driver=False,
                 include_dashboard=None if self.address else False,
                 configure_logging=False,
@@ -102,16 +100,24 @@ class Ray:
             ray.shutdown()
 
 
+def _ray() -> Any:
+    """The library, which is an extra; untyped, so that types are checked alike with and without it."""
+    return importlib.import_module("ray")
+
+
 class _Worker:
     """The job on a worker's machine."""
 
     def __init__(self, job: Job) -> None:
-        self.opened = job.open()
+        self.job = job
+        self.opened: Worker | None = None
 
-    def run(self, item: int) -> Any:
-        """One item; an error of ours is handed back whole, for Ray would wrap it."""
+    def run(self, item: int | None) -> Any:
+        """One item, or nothing but opening; an error of ours is handed back whole, for Ray would wrap it."""
         try:
-            return self.opened.run(item)
+            if self.opened is None:
+                self.opened = self.job.open()
+            return None if item is None else self.opened.run(item)
         except LmassayError as error:
             return _Failure(error.code, error.what, error.do, error.exit_status)
 
@@ -124,16 +130,15 @@ class _Failure:
     exit_status: int
 
 
-def _got(reference: Any, item: int) -> Any:
-    import ray
-
+def _got(reference: Any, item: int | None) -> Any:
+    ray = _ray()
     try:
         result = ray.get(reference)
     except ray.exceptions.RayError as error:
-        why = str(error).strip().splitlines()
+        why, what = str(error).strip().splitlines(), "opening" if item is None else f"item {item}"
         raise LmassayError(
             "executor-lost",
-            f"item {item} failed on its worker: {why[-1] if why else type(error).__name__}",
+            f"{what} failed on a worker: {why[-1] if why else type(error).__name__}",
             "see that workers have this package, the model and the data, and run the same command again",
             exit_status=FAILED_PART_WAY,
         ) from error
