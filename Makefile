@@ -56,9 +56,11 @@ $(BIN)/python:
 
 # The stamps make a second run fast; a change of either file installs again.
 $(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing into $(VENV) (some minutes; torch alone is large)"
 	$(BIN)/python -m pip install -q -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.installed-dev: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing into $(VENV) (some minutes; torch alone is large)"
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
 	@touch $(VENV)/.installed $@

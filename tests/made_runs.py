@@ -27,13 +27,13 @@ def option_table(
     rows = []
     for variant in variants:
         for task in load_battery(battery).tasks:
-            walk = np.cumsum(rng.normal(size=(len(task.options), n)), 1) - 20
+            walk = np.cumsum(rng.normal(size=(len(task.options), n)), 1) - 200
             if variant == "real" and task.family not in COMPUTE:
                 walk[task.answer] += skill * np.arange(n)
             rows += [
                 {
                     "task_id": task.id, "variant": variant, "option": option, "depth": f"d{depth}",
-                    "logprob": float(walk[option, depth]), "neutral": -20.0,
+                    "logprob": float(walk[option, depth]), "neutral": -200.0,
                     "n_tokens": 1 + len(task.options[option]) // 4, "n_prompt_tokens": len(task.prompt.split()),
                 }
                 for option in range(len(task.options))

@@ -24,8 +24,8 @@ def outside_table(seed: int = 0) -> pl.DataFrame:
     rows = [
         {
             "task_id": task, "family": family, "template": template, "variant": variant, "option": option,
-            "option_text": f"option {option}", "depth": f"d{depth}", "logprob": float(rng.normal(-3)),
-            "neutral": float(rng.normal(-3)), "n_tokens": 1 + option % 2, "answer": len(task) % N_OPTIONS,
+            "option_text": f"option {option}", "depth": f"d{depth}", "logprob": -abs(float(rng.normal(-3))),
+            "neutral": -abs(float(rng.normal(-3))), "n_tokens": 1 + option % 2, "answer": len(task) % N_OPTIONS,
         }
         for task, family, template, variant in asked
         for option in range(N_OPTIONS)

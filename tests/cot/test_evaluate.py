@@ -15,7 +15,7 @@ from lmassay.cot.fitting import fit_and_score
 from lmassay.cot.task import CotTask
 from lmassay.errors import LmassayError
 from lmassay.measures.classification import choose_threshold
-from lmassay.methods.method import Method, Validation, check_training
+from lmassay.methods.method import Method, Validation, check_training, method_hash
 
 CANARY = "canary-7c41e0"
 
@@ -395,3 +395,54 @@ def test_one_class_of_validation_leaves_every_threshold_undefined(data):
 def test_results_are_frames_for_a_notebook(found):
     assert found.scores.filter(method="waits", split="test", figure="auroc").height == 1
     assert set(found.evidence.columns) >= {"signal", "control", "difference", "low", "high", "verdict"}
+
+
+@pytest.mark.parametrize("name", ["shortcuts", "tfidf"])
+def test_a_method_cannot_go_by_the_name_of_one_of_ours(data, name):
+    """Else it would take the control's place, and survive it."""
+    named = type("Named", (Waits,), {"id": name})
+    for method in (named, named()):
+        with pytest.raises(LmassayError, match=f"two methods are called '{name}'"):
+            evaluate(data, method)
+
+
+@pytest.mark.parametrize("thing", [5, dict, object()])
+def test_what_is_no_method_is_refused(data, thing):
+    with pytest.raises(LmassayError, match="is no method"):
+        evaluate(data, thing)
+
+
+def test_a_method_that_leaves_the_program_has_failed(data):
+    class Leaves(Waits):
+        def fit(self, X, y, groups, validation, seed):
+            raise SystemExit(0)
+
+    with pytest.raises(LmassayError, match="fit: SystemExit") as refused:
+        evaluate(data, Leaves)
+    assert refused.value.code == "method-failed"
+
+
+def test_questions_that_splits_share_are_told(data):
+    """I-73."""
+    test = data["test"]
+    shared = replace(test, groups=np.where(np.arange(len(test)) < 5, data["train"].groups[0], test.groups))
+    leaky = replace(data, splits={**data.splits, "test": shared})
+    assert "1 questions stand in both train and test" in evaluate(leaky, Waits).document["notices"][0]
+    assert not any("stand in both" in n for n in evaluate(data, Waits).document["notices"])
+
+
+def test_an_edited_class_of_a_notebook_is_another_method():
+    def cell(word, size):
+        source = f"""
+class Counts(Method):
+    id = "counts"
+    size = {size}
+    def score(self, X):
+        return [x.text("cot").count("{word}") for x in X]
+"""
+        held = {"Method": Method, "__name__": "nowhere"}
+        exec(source, held)
+        return method_hash(held["Counts"]())
+
+    assert cell("wait", 1) == cell("wait", 1)
+    assert len({cell("wait", 1), cell("hmm", 1), cell("wait", 2)}) == 3

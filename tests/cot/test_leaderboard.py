@@ -290,7 +290,7 @@ def test_nothing_another_suite_and_an_unfinished_run_are_refused(folders, tmp_pa
 def test_a_run_with_another_runs_scores_or_an_altered_table_is_refused(folders, tmp_path):
     run = Path(shutil.copytree(folders / "letters", tmp_path / "run"))
     (run / "scores.json").write_text((folders / "waits" / "scores.json").read_text())
-    with pytest.raises(LmassayError, match=r"scores\.json is of another run"):
+    with pytest.raises(LmassayError, match=r"scores\.json: it is not what this run wrote"):
         leaderboard([run])
     pl.read_parquet(run / "predictions.parquet").head(9).write_parquet(run / "predictions.parquet")
     with pytest.raises(LmassayError, match=r"predictions\.parquet is not the table"):
@@ -389,3 +389,23 @@ def _command(capsys, *arguments):
     with pytest.raises(SystemExit) as stop:
         main([str(a) for a in arguments])
     return stop.value.code, capsys.readouterr()
+
+
+class Easy(Waits):
+    """Answers only what is easy."""
+
+    id = "easy"
+    abstains = "when a text is long"
+
+    def score(self, X):
+        scores = super().score(X)
+        return np.where(np.array([len(x.text("cot")) for x in X]) % 3 == 0, np.nan, scores)
+
+
+def test_who_answers_only_some_rows_has_no_figure_on_the_board(runs):
+    """I-85: else the best method would be the one that answers the least."""
+    board = leaderboard([runs["waits", 3], evaluate(data_of(3), Easy)])
+    cells = board.cells.filter(row="easy", headline=True)
+    assert cells["value"].to_list() == [None, None]
+    assert all(s.startswith("undefined: abstained on ") and s.endswith(" of 60") for s in cells["status"])
+    assert board.cells.filter(row="waits", headline=True)["value"].null_count() == 0

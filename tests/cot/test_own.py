@@ -109,3 +109,35 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "mine.csv").write_text("a,b\n")
     with pytest.raises(LmassayError, match="ends in none of"):
         load_task("1", source=tmp_path / "mine.csv")
+
+
+def test_rows_are_judged_as_published_ones_are(tmp_path):
+    content = rows(24)
+    content[0]["cot"], content[3]["cot"] = "", " word "
+    # Rows 6 and 9 are training rows of both labels.
+    content[6] |= {"prompt": "same", "cot": "the same thought"}
+    content[9] |= {"prompt": "same", "cot": "the same thought"}
+    train = load_task("reasoning_termination", source=written(tmp_path, content))["train"]
+    found = dict(zip(train.hidden["example_id"], train.status.tolist(), strict=True))
+    assert (found["e0"], found["e3"]) == ("empty_cot", "broken_rollout")
+    assert found["e6"] == found["e9"] == "contradictory_duplicate"
+    assert np.isnan(train.y[~train.usable]).all()
+
+
+def test_a_question_that_is_no_number_is_refused(tmp_path):
+    """I-84: rows without a question would become one question."""
+    content = [r | {"question_id": float("nan") if i % 2 else float(i)} for i, r in enumerate(rows())]
+    with pytest.raises(LmassayError, match="question_id is NaN"):
+        load_task("reasoning_termination", source=written(tmp_path, content, ".parquet"))
+
+
+@pytest.mark.parametrize("asked", [{"layout": "post"}, {"regime": "id"}, {"validation": "published"}])
+def test_what_only_published_data_has_is_not_asked_of_ones_own(tmp_path, asked):
+    with pytest.raises(LmassayError, match="has no layout, regime or choice of validation sets"):
+        load_task("reasoning_termination", source=written(tmp_path, rows()), **asked)
+
+
+def test_a_split_holds_no_text_of_another(tmp_path):
+    data = load_task("reasoning_termination", source=written(tmp_path, rows()))
+    held = {cell for c in data["train"].examples.columns for cell in c.values.pick(np.arange(len(c.values)))}
+    assert not held & {r["cot"] for r in rows() if r["split"] != "train"}

@@ -195,6 +195,7 @@ def test_a_finished_run_has_no_parts(tmp_path):
         (tmp_path / PARTS / "00000.parquet").write_text("")
         for name in (OPTIONS, LABELS):
             (tmp_path / name).write_text("")
+        (tmp_path / SCORES).write_text("{}")
         folder.finish((OPTIONS, LABELS))
     assert not (tmp_path / PARTS).exists()
 

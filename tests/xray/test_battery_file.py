@@ -113,7 +113,9 @@ class TestWhatIsRead:
         assert read_battery(jsonl(tmp_path / "b.jsonl", [row(options=options, answer=answer)])).tasks[0].answer == index
 
     def test_a_trailing_space_of_the_prompt_goes_and_is_flagged(self, tmp_path: Path) -> None:
-        tasks = read_battery(jsonl(tmp_path / "b.jsonl", [row(prompt="France has \n"), row(id="b")])).tasks
+        tasks = read_battery(
+            jsonl(tmp_path / "b.jsonl", [row(prompt="France has \n"), row(id="b", options=["Oslo", "Paris"])])
+        ).tasks
         assert [(t.prompt, t.flags) for t in tasks] == [
             ("France has", ("prompt_trailing_space",)),
             ("France has", ()),
@@ -213,6 +215,10 @@ class TestFaults:
         assert told.count("the prompt is empty") == FAULTS_SHOWN
         assert "; and 7 more" in told
 
+    def test_a_copy_under_another_id_and_template_is_a_fault(self, tmp_path: Path) -> None:
+        rows = [row(), row(id="b", prompt="Italy has"), row(id="c", template="other", options=["Rome", "Paris "])]
+        assert "line 3: asks what line 1 asks" in refusal(jsonl(tmp_path / "b.jsonl", rows))
+
     def test_a_long_cell_is_not_quoted_whole(self, tmp_path: Path) -> None:
         assert len(refusal(jsonl(tmp_path / "b.jsonl", [row(answer="x" * 100_000)]))) < 500
 
@@ -280,7 +286,7 @@ class TestSets:
             members(answer=0),  # one that is the answer twice
             members(options=["Paris", "Oslo"]),  # other options
             members(template="u"),  # another template
-            [*members(), row(id="c", template="t", set="s")],
+            [*members(), row(id="c", prompt="Spain has", template="t", set="s")],
         ],
     )
     def test_a_set_that_is_not_counterbalanced_is_a_fault(self, tmp_path: Path, rows: list[Any]) -> None:

@@ -42,6 +42,7 @@ FAULTS = [
     (lambda t: t.drop("logprob", "family"), "columns missing: logprob, family"),
     (lambda t: t.with_columns(pl.col("logprob").cast(pl.String)), "logprob and neutral must be numbers"),
     (lambda t: t.with_columns(pl.col("neutral").cast(pl.String)), "logprob and neutral must be numbers"),
+    (lambda t: t.with_columns(-pl.col("logprob")), "a log-probability never is; were losses given?"),
     (lambda t: t.with_columns(pl.col("option") + 0.5), "option and answer must be indices"),
     (lambda t: t.with_columns(answer=pl.lit("a")), "option and answer must be indices"),
     (lambda t: t.with_columns(n_tokens=pl.lit(0)), "n_tokens must be whole numbers from 1"),

@@ -17,6 +17,7 @@ from lmassay.cli import (
     cot_audit,
     cot_board,
     cot_features,
+    cot_generate,
     cot_monitor,
     cot_run,
     demo,
@@ -43,9 +44,10 @@ app.add_typer(cot.app, name="cot")
 cot_run.register(cot.app)
 cot_analyse.register(cot.app)
 cot_board.register(cot.app)
-cot_audit.register(cot.app)
 cot_features.register(cot.app)
+cot_audit.register(cot.app)
 cot_activations.register(cot.app)
+cot_generate.register(cot.app)
 cot_monitor.register(cot.app)
 app.add_typer(models.app, name="models")
 models_sae.register(models.app)

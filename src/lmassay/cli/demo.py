@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,4 +22,6 @@ def demo(out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/dem
     from lmassay.cli.xray import run
 
     run(MODEL, battery=BATTERY, out=out)
-    typer.echo(f"again, and by hand: lmassay xray run {MODEL} --battery {BATTERY}; lmassay show {out}")
+    # `make demo` leaves the command in an environment that is not on the path.
+    program = "lmassay" if shutil.which("lmassay") else sys.argv[0]
+    typer.echo(f"again, and by hand: {program} xray run {MODEL} --battery {BATTERY}; {program} show {out}")

@@ -55,8 +55,13 @@ def bundle(
     ] = False,
 ) -> None:
     """Pack a run with its hashes, so that another machine can verify it."""
+    from lmassay.errors import LmassayError
     from lmassay.storage.bundle import verify_bundle, write_bundle
 
+    if verify and run.is_dir():
+        raise LmassayError("bad-request", f"{run} is a folder", "name the bundle's file, or leave --verify out")
+    if out is not None and out.is_dir():
+        raise LmassayError("bad-request", f"{out} is a folder", "name a file for the bundle")
     if verify:
         typer.echo(f"{run}: hashes hold and all scores come out again ({verify_bundle(run, rescored_of)})")
         return

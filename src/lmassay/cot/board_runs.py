@@ -179,10 +179,7 @@ def _read(source: Path | str | Evaluation, index: int) -> BoardRun:
             "runs-not-comparable", f"{path} is a run of the suite {suite}, not of cot", "name runs of lmassay cot run"
         )
     check_tables(path, record)
-    document = read_scores(path)
-    if document.get("identity") != record["identity"]:
-        raise LmassayError("bad-run-folder", f"{path}: scores.json is of another run", "run `lmassay rescore`")
-    return BoardRun(str(path), document, lambda: read_predictions(path))
+    return BoardRun(str(path), read_scores(path), lambda: read_predictions(path))
 
 
 def _same(one: BoardRun, other: BoardRun, field: str) -> None:

@@ -14,6 +14,7 @@ from lmassay.cot.fitting import check_data, controls_for, fit_and_score, made_me
 from lmassay.cot.predictions import (
     LABEL,
     LABEL_THRESHOLD,
+    TRAIN,
     VALIDATION,
     MethodScores,
     predictions_frame,
@@ -165,7 +166,12 @@ def _prepared(
     own = made_method(method, data, options)
     of_activations = attach(own, activations, data)
     controls, notices = controls_for(data, str(own.id))
-    notices = [*of_activations, *notices]
+    shared = [
+        f"{n} questions stand in both {a} and {b}: what is scored there was partly learnt"
+        for (a, b), n in data.shared_groups.items()
+        if a == TRAIN or (a == VALIDATION and b in data.test_splits)
+    ]
+    notices = [*shared, *of_activations, *notices]
     if any(_estimated(data[name].hidden) for name in data.test_splits):
         notices = [*notices, "p1 and p0 are estimates, and with them R and every figure of the minimal criterion"]
     identity = identity_of(data, str(own.id), method_hash(own), controls, seed)
@@ -315,12 +321,15 @@ def _kept(parts: Parts, index: int, data: TaskData, method: MethodLike) -> Metho
 
 def read_evaluation(path: Path, record: dict[str, Any]) -> Evaluation:
     """A finished run as it was."""
+    return Evaluation(*_computed(path, record), read_scores(path))
+
+
+def _computed(path: Path, record: dict[str, Any]) -> tuple[pl.DataFrame, CotScores]:
     frame = read_predictions(path)
     task = record["identity"]["task"]
     seed = record["identity"]["settings"]["seed"]
     answers = record["identity"]["method"].get("answers")
-    scored = compute_scores(frame, kind=task["kind"], ood_splits=task["ood_splits"], seed=seed, answers=answers)
-    return Evaluation(frame, scored, read_scores(path))
+    return frame, compute_scores(frame, kind=task["kind"], ood_splits=task["ood_splits"], seed=seed, answers=answers)
 
 
 def rescored(path: Path, record: dict[str, Any]) -> dict[str, Any]:
@@ -332,16 +341,16 @@ def rescored(path: Path, record: dict[str, Any]) -> dict[str, Any]:
         ``bad-run-folder`` when the table was altered or its thresholds are not those of its rows.
     """
     check_tables(path, record)
-    found = read_evaluation(path, record)
-    held = dict(found.predictions.filter(split=VALIDATION).unique("method_id").select("method_id", "threshold").rows())
-    for method, threshold in found.scored.thresholds.items():
+    predictions, scored = _computed(path, record)
+    held = dict(predictions.filter(split=VALIDATION).unique("method_id").select("method_id", "threshold").rows())
+    for method, threshold in scored.thresholds.items():
         if held.get(method) != threshold["value"]:
             raise LmassayError(
                 "bad-run-folder",
                 f"{path}: the threshold of {method} is not that of its validation rows",
                 "run its command again, in another folder",
             )
-    document = scores_document(found.scored, record["identity"], record.get("notices", []))
+    document = scores_document(scored, record["identity"], record.get("notices", []))
     if REPLIES in record["tables"]:
         from lmassay.cot.monitors.spread import replies_section
         from lmassay.cot.monitors.told import read_replies

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmassay.cot.predictions import TRAIN, VALIDATION, MethodScores
-from lmassay.cot.task import SplitData, TaskData
+from lmassay.cot.task import OWN, SplitData, TaskData
 from lmassay.errors import FAILED_PART_WAY, LmassayError
 from lmassay.methods.constructor import check_options
 from lmassay.methods.method import BINARY, REGRESSION, MethodLike, Validation, check_training, lacks, method_hash
-from lmassay.methods.registry import CONTROLS, load_method
+from lmassay.methods.registry import BUILT_IN, CONTROLS, load_method
 from lmassay.seeds import derive
 
 Floats = NDArray[np.float64]
@@ -43,11 +43,14 @@ def check_data(data: TaskData) -> None:
     LmassayError
         ``bad-request`` naming the split or kind of segment that is missing.
     """
+    method_kind(data)
     for name in (TRAIN, VALIDATION):
         if name not in data.splits:
             raise LmassayError("bad-request", f"task {data.task.id} has no split {name}", "add it to the data")
     if not data.test_splits:
         raise LmassayError("bad-request", f"task {data.task.id} has no test split", "add one to the data")
+    if "cot" in data.missing and data.layout == OWN:
+        raise LmassayError("bad-request", "the data has no column cot, which every method reads", "add it to the file")
     if "cot" in data.missing:
         raise LmassayError(
             "bad-request",
@@ -78,6 +81,7 @@ def made_method(
     """
     kind = method_kind(data)
     cls = load_method(method) if isinstance(method, str) else method
+    _check_name(cls)
     if isinstance(cls, type):
         known = getattr(cls, "kinds", (BINARY, REGRESSION))
         if kind not in known:
@@ -107,6 +111,18 @@ def made_method(
             "choose another method, or data that has it",
         )
     return made
+
+
+def _check_name(method: Any) -> None:
+    """Refuse what is no method, and one that goes by the name of a control or another method of ours."""
+    cls = method if isinstance(method, type) else type(method)
+    name = getattr(method, "id", None)
+    if name is None or not callable(getattr(cls, "score", None)):
+        raise LmassayError(
+            "bad-request", f"{cls.__name__} is no method", "give a name, or a class with id, fit and score"
+        )
+    if name in BUILT_IN and load_method(str(name)) is not cls:
+        raise LmassayError("bad-request", f"two methods are called {name!r}", "give yours another id")
 
 
 def controls_for(data: TaskData, method_id: str) -> tuple[list[MethodLike], list[str]]:
@@ -196,7 +212,8 @@ def _blamed(method: MethodLike, where: str) -> Any:
         yield
     except LmassayError:
         raise
-    except Exception as error:
+    # A method that leaves the program has failed as one that raises.
+    except (Exception, SystemExit) as error:
         why = " ".join(str(error).split())[:200]
         raise LmassayError(
             "method-failed",

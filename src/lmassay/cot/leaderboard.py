@@ -11,10 +11,12 @@ import polars as pl
 
 from lmassay.cot.board_aggregates import AGGREGATES, Cell, Cells, aggregates_of, best_of, common_tasks
 from lmassay.cot.board_runs import CONTROL, PUBLISHED, BoardRun, read_runs
+from lmassay.cot.predictions import ABSTAINED
 from lmassay.cot.published_results import POST_ONLY, UNSETTLED, PublishedCell, read_published
+from lmassay.cot.task import OK
 from lmassay.cot.tasks import tasks
 from lmassay.errors import LmassayError
-from lmassay.measures.intervals import Estimate, exact
+from lmassay.measures.intervals import Estimate, exact, undefined
 
 if TYPE_CHECKING:
     from lmassay.cot.compared import Measured
@@ -28,6 +30,8 @@ SHOWN = {
     "regression": ("r2", "within_r2", "within_spearman"),
 }
 PARTS = ("id", "ood")
+#: Share of a test set's usable rows that a method must have scored for its figures to stand on the leaderboard.
+LEAST_SCORED = 0.95
 
 CELLS: dict[str, Any] = {
     "row": pl.String, "kind": pl.String, "llm": pl.Boolean, "layout": pl.String, "task": pl.String,
@@ -189,11 +193,15 @@ def _add(found: Cells, row: Row, run: BoardRun, scores: Any, drawn: Measured) ->
             shown = scores.get(f"{at}.{figure}_retuned", scores[f"{at}.{figure}"])
             draws = drawn.figures[at].draws
             key = row.label, run.task["id"], figure, part
-            cell = Cell(
-                Estimate(**{**shown, "title": figure}),
-                run.task["regime"],
-                draws.get(f"{figure}_retuned", draws.get(figure)),
-            )
+            estimate = Estimate(**{**shown, "title": figure})
+            of_figure = draws.get(f"{figure}_retuned", draws.get(figure))
+            statuses = run.document["counts"][at]["statuses"]
+            usable = statuses.get(OK, 0) + statuses.get(ABSTAINED, 0)
+            if estimate.value is not None and estimate.n < LEAST_SCORED * usable:
+                # Whoever may choose what to answer answers what is easy.
+                estimate = undefined(figure, f"abstained on {usable - estimate.n} of {usable}", estimate.n)
+                of_figure = None
+            cell = Cell(estimate, run.task["regime"], of_figure)
             held = found.cells.setdefault(key, cell)
             differing |= held.estimate.value != cell.estimate.value
     return differing

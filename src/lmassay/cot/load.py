@@ -61,6 +61,12 @@ def load_task(
     if source is not None:
         from lmassay.cot.own import read_own
 
+        if layout != "head" or regime is not None or validation is not None:
+            raise LmassayError(
+                "bad-request",
+                "data of your own has no layout, regime or choice of validation sets",
+                "leave them out; its splits are those that the file names",
+            )
         return read_own(task, Path(source))
     if layout not in LAYOUTS:
         raise LmassayError("bad-request", f"no layout {layout!r}", nearest(layout, LAYOUTS))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
+from lmassay.cot.status import row_status
 from lmassay.cot.store import group_number
-from lmassay.cot.task import OK, CotTask, SplitData, TaskData
+from lmassay.cot.task import OK, OWN, CotTask, SplitData, TaskData
 from lmassay.errors import LmassayError
 from lmassay.examples import KINDS, Cells, Column, VisibleExamples
 from lmassay.storage.fingerprint import file_sha256
@@ -44,6 +46,9 @@ def read_own(task: CotTask, path: Path) -> TaskData:
     lacking = [c for c in NEEDED if c not in frame.columns]
     if lacking:
         raise _misfit(path, f"has no column {lacking[0]!r}")
+    numbers = [c for c in ("example_id", "split", "question_id") if frame.schema[c].is_float()]
+    if any(frame[c].is_nan().any() for c in numbers):
+        raise _misfit(path, "has a row whose example_id or question_id is NaN")
     frame = frame.with_columns(pl.col("example_id", "split", "question_id").cast(pl.String))
     if frame.select(pl.col("example_id", "split", "question_id").null_count()).sum_horizontal().item():
         raise _misfit(path, "has a row without example_id, split or question_id")
@@ -55,8 +60,7 @@ def read_own(task: CotTask, path: Path) -> TaskData:
         raise _misfit(path, f"needs the split train and a test split, and has {', '.join(map(repr, sorted(names)))}")
     columns = {kind: _segment(path, frame, kind) for kind in task.segments if kind in frame.columns}
     y = _labels(path, frame, task)
-    status = np.where(np.isnan(y), "unlabelled", OK).astype("<U32")
-    frame = frame.with_columns(y=pl.Series(y, nan_to_null=True), status=pl.Series(status.tolist()))
+    frame = frame.with_columns(y=pl.Series(y, nan_to_null=True))
     base = f"own\x1f{task.id}\x1f"
     keys = np.array([_number(f"{base}{i}") for i in frame["example_id"].to_list()], dtype=np.int64)
     groups = np.array([group_number(f"own/{task.id}", q) for q in frame["question_id"].to_list()], dtype=np.int64)
@@ -66,18 +70,38 @@ def read_own(task: CotTask, path: Path) -> TaskData:
     ):
         rows = np.flatnonzero((frame["split"] == name).to_numpy())
         rows = rows[np.argsort(keys[rows])]
+        # Each split holds its own cells: whatever a method finds in what it is given, it is of that split.
+        own = {kind: Column(kind, Cells(series.gather(rows))) for kind, series in columns.items()}
+        status = _status(y[rows], own, frame[rows], task)
         splits[name] = SplitData(
             name,
-            VisibleExamples(keys[rows], (Column(kind, Cells(series), rows) for kind, series in columns.items())),
-            y[rows],
+            VisibleExamples(keys[rows], own.values()),
+            np.where(status == OK, y[rows], np.nan),
             groups[rows],
-            status[rows],
-            frame[rows].drop([c for c in columns if c in LISTS]),
+            status,
+            frame[rows]
+            .with_columns(status=pl.Series(status.tolist(), dtype=pl.String))
+            .drop([c for c in columns if c in LISTS]),
         )
     missing = tuple(k for k in task.segments if k not in columns)
     return TaskData(
-        task, "own", None, splits, file_sha256(path), missing=missing, notes=(f"data of one's own: {path.name}",)
+        task, OWN, None, splits, file_sha256(path), missing=missing, notes=(f"data of one's own: {path.name}",)
     )
+
+
+def _status(y: NDArray[np.float64], columns: dict[str, Column], rows: pl.DataFrame, task: CotTask) -> NDArray[np.str_]:
+    """(n,) as published rows are judged; in a regression an empty chain of thought is a prefix like any other."""
+    import polars as pl
+
+    if task.positive is None:
+        return np.where(np.isnan(y), "unlabelled", OK).astype("<U32")
+    shown = [pl.col(kind).cast(pl.String) if kind not in LISTS else pl.col(kind).hash() for kind in columns]
+    same = rows.select(pl.struct(e.alias(str(i)) for i, e in enumerate(shown)).hash()).to_series()
+    sizes = {"cot": rows["cot"].str.len_bytes().fill_null(0).to_numpy()} if "cot" in columns else {}
+    none = np.zeros(len(y), dtype=bool)
+    status = row_status(y, columns, sizes, same, no_prompt=none, duplicate=none)
+    status[np.isnan(y)] = "unlabelled"
+    return status
 
 
 def _number(named: str) -> int:

@@ -20,6 +20,8 @@ Kind = Literal["binary", "interventional", "regression", "selection"]
 Layout = Literal["head", "post"]
 Regime = Literal["id", "ood"]
 
+#: The layout of data of one's own.
+OWN = "own"
 LAYOUTS: tuple[Layout, ...] = ("head", "post")
 REGIMES: tuple[Regime, ...] = ("id", "ood")
 

@@ -7,6 +7,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -128,12 +129,31 @@ def method_hash(method: MethodLike) -> str:
     """sha256 over the method's name, settings and the source of its module: another code is another method."""
     module = inspect.getmodule(type(method))
     try:
-        source = inspect.getsource(module) if module is not None else ""
+        source = inspect.getsource(module) if module is not None else _compiled(type(method))
     except (OSError, TypeError):
-        source = ""
+        source = _compiled(type(method))
     settings = method.settings() if hasattr(method, "settings") else {}
     record = json.dumps([method.id, method.kind, type(method).__qualname__, settings], sort_keys=True, default=str)
     return hashlib.sha256(f"{record}\x1f{source}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _compiled(cls: type[Any]) -> str:
+    """The code of a class without a file, such as one of a notebook's cells: bytecode, names and constants."""
+    parts: list[str] = []
+
+    def add(code: CodeType) -> None:
+        parts.append(f"{code.co_name} {code.co_names} {code.co_code.hex()}")
+        for constant in code.co_consts:
+            add(constant) if isinstance(constant, CodeType) else parts.append(repr(constant))
+
+    for owner in cls.__mro__[:-1]:
+        for name, value in sorted(vars(owner).items()):
+            held = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)) or value)
+            if isinstance(held, FunctionType):
+                add(held.__code__)
+            elif not name.startswith("__"):
+                parts.append(f"{name} {value!r}")
+    return "\n".join(parts)
 
 
 def lacks(method: Any, kinds: Sequence[str]) -> str | None:

@@ -84,7 +84,7 @@ def verify_bundle(path: Path, rescored_of: Callable[[str], Rescored]) -> str:
         if manifest.get("content_sha256") != content_hash(folder):
             raise _broken(path, "its content hash is wrong")
         try:
-            difference = first_difference(read_scores(folder), _rescored(folder, rescored_of))
+            difference = first_difference(read_scores(folder, as_written=False), _rescored(folder, rescored_of))
         except LmassayError as error:
             raise _broken(path, error.what.removeprefix(f"{folder}: ")) from error
         except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lmassay.errors import LmassayError
 from lmassay.storage.atomic import write_json
+from lmassay.storage.fingerprint import file_sha256
 from lmassay.storage.runs import SCORES, claimed, finished_record, first_difference, read_scores
 
 #: (run folder, its record) -> the content of ``scores.json``, by the suite whose run it is.
@@ -28,9 +29,10 @@ def rescore_run(path: Path, rescored: Rescored) -> tuple[dict[str, Any], str | N
     with claimed(path) as folder:
         document = rescored(path, folder.record)
         try:
-            difference = first_difference(read_scores(path), document)
+            difference = first_difference(read_scores(path, as_written=False), document)
         except LmassayError:
             difference = SCORES, None, None
         if difference is not None:
             write_json(path / SCORES, document)
+            folder.update(scores_sha256=file_sha256(path / SCORES))
         return document, None if difference is None else difference[0]

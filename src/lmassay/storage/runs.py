@@ -95,9 +95,10 @@ class RunFolder:
         write_json(self.path / RUN, self.record)
 
     def finish(self, tables: Sequence[str], **changes: Any) -> None:
-        """Mark the run as done, with the digests of its tables, and drop its parts."""
+        """Mark the run as done, with the digests of its tables and scores, and drop its parts."""
         digests = {name: file_sha256(self.path / name) for name in tables}
-        self.update(status="done", finished=_now(), tables=digests, **changes)
+        scores = file_sha256(self.path / SCORES)
+        self.update(status="done", finished=_now(), tables=digests, scores_sha256=scores, **changes)
         shutil.rmtree(self.path / PARTS, ignore_errors=True)
 
 
@@ -247,16 +248,23 @@ def check_tables(path: Path, record: Mapping[str, Any]) -> None:
             )
 
 
-def read_scores(path: Path) -> dict[str, Any]:
+def read_scores(path: Path, *, as_written: bool = True) -> dict[str, Any]:
     """``scores.json`` of a finished run.
+
+    Parameters
+    ----------
+    as_written : bool
+        Refuse a file that is not the one the run wrote.
 
     Raises
     ------
     LmassayError
         ``bad-run-folder``.
     """
-    finished_record(path)
+    record = finished_record(path)
     try:
+        if as_written and file_sha256(path / SCORES) != record.get("scores_sha256"):
+            raise ValueError("it is not what this run wrote")
         scores = json.loads((path / SCORES).read_text(encoding="utf-8"))
         if not isinstance(scores, dict):
             raise ValueError("it holds no object")

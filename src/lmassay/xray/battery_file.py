@@ -162,10 +162,15 @@ def _tasks(rows: Iterable[tuple[int, Row]], faults: list[str]) -> list[Task]:
     tasks: list[Task] = []
     first_line: dict[str, int] = {}
     sets: dict[str, list[tuple[int, Task]]] = defaultdict(list)
+    asked: dict[tuple[str, frozenset[str]], int] = {}
     for line, row in rows:
         problems = list(_problems(row))
         if first_line.setdefault(row.id, line) != line:
             problems.append(f"id {row.id!r} is that of line {first_line[row.id]} too")
+        same = asked.setdefault((" ".join(row.prompt.split()), frozenset(o.strip() for o in row.options)), line)
+        if same != line and not problems:
+            # A copy is no second observation: it would only narrow every interval.
+            problems.append(f"asks what line {same} asks, with the same options")
         if problems:
             faults += [f"line {line}: {problem}" for problem in problems]
             continue

@@ -19,6 +19,8 @@ from lmassay.xray.scored import REAL, VARIANTS, ScoredBattery
 from lmassay.xray.scores import compute_scores
 from lmassay.xray.tables import OPTION_COLUMNS, scored_battery, write_tables
 
+#: Rounding of a probability of one.
+ABOVE_ZERO = 1e-6
 NEEDED = ("task_id", "option", "depth", "logprob")
 #: Asked for where no battery gives them.
 DESCRIBED = ("family", "option_text", "answer")
@@ -160,6 +162,14 @@ def _faults(table: pl.DataFrame) -> Iterator[str]:
     if not table["logprob"].dtype.is_numeric() or not table["neutral"].dtype.is_numeric():
         yield "logprob and neutral must be numbers"
         return
+    for column in ("logprob", "neutral"):
+        above = table.filter(pl.col(column) > ABOVE_ZERO)
+        if above.height:
+            yield (
+                f"{column} is above zero in {above.height} rows (task {above['task_id'][0]!r}): a log-probability never"
+                " is; were losses given?"
+            )
+            return
     if not table["option"].dtype.is_integer() or not table["answer"].dtype.is_integer():
         yield "option and answer must be indices, counted from 0"
         return

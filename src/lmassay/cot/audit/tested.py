@@ -197,6 +197,8 @@ def _against_train(data: Audited, feature: Feature, split: str, draws: Draws) ->
         values = feature.values[data.rows(name)]
         known = np.flatnonzero(~np.isnan(values))
         sides.append(draws.side(name, known, values[known]))
+    if any(name not in draws.times or not len(draws.times[name]) for name in (split, TRAIN)):
+        return None
     if not all(len(s.score) for s in sides) or len(np.unique(np.concatenate([s.score for s in sides]))) < 2:
         return None
     return between(sides[0], sides[1], (draws.times[split], draws.times[TRAIN]))

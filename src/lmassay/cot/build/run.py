@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from lmassay.cot.build.workshop import Row, Workshop
 from lmassay.cot.compression import SCHEMA
 from lmassay.cot.tasks import find_task
 from lmassay.errors import FAILED_PART_WAY, LmassayError, nearest
-from lmassay.storage.atomic import write_bytes, write_json, write_text
+from lmassay.storage.atomic import parquet_bytes, write_bytes, write_json, write_text
+from lmassay.storage.runs import first_difference
 
 if TYPE_CHECKING:
     from lmassay.cot.build.prompts import Questions
@@ -89,8 +91,8 @@ def generate(
     Raises
     ------
     LmassayError
-        ``bad-request`` for an option, an engine that lacks what the task needs; ``nothing-built`` when no example
-        qualified, with the reasons, after the card was written.
+        ``bad-request`` for an option or an engine that lacks what the task needs; ``run-folder-mismatch`` where the
+        folder holds another data set; ``nothing-built`` when no example qualified, after the card was written.
     """
     id_, builder = find_builder(task)
     lacking = [need for need in builder.needs if need not in engine.can]
@@ -101,19 +103,19 @@ def generate(
             "run the model in this process, or behind a server that returns log-probabilities and continues a prefix",
         )
     settings = configured(builder.settings, options)
-    free = [q.id for q in questions.items if q.split is None]
-    split = splits_of(free, SHARES, seed) | {q.id: q.split for q in questions.items if q.split is not None}
-    shop = Workshop(engine, draw, questions.items, split, seed)
-    rows = builder.build(shop, settings, *((attended,) if id_ == "compression" else ()))
     recipe = {
         "task": id_, "subject": {"name": engine.name, "fingerprint": engine.fingerprint,
                                  "thinking": engine.thinking.describe()},
         "questions": {"name": questions.name, "sha256": questions.sha256, "n": len(questions.items)},
-        "seed": seed, "settings": named(settings), "counts": shop.counts,
-        "dropped": {str(why): n for why, n in shop.dropped.items()}, "examples": len(rows),
-        "version": version("lmassay"),
+        "seed": seed, "settings": named(settings), "version": version("lmassay"),
     }  # fmt: skip
-    dropped = Counter({str(why): n for why, n in shop.dropped.items() if n})
+    _check_folder(folder, recipe)
+    free = [q.id for q in questions.items if q.split is None]
+    split = splits_of(free, SHARES, seed) | {q.id: q.split for q in questions.items if q.split is not None}
+    shop = Workshop(engine, draw, questions.items, split, seed)
+    rows = builder.build(shop, settings, *((attended,) if id_ == "compression" else ()))
+    dropped = Counter({str(why): n for why, n in shop.dropped.items()})
+    recipe |= {"counts": shop.counts, "dropped": dict(dropped), "examples": len(rows)}
     rows = sorted(rows, key=_order)
     if rows:
         _write(folder, id_, rows)
@@ -131,6 +133,23 @@ def generate(
     return Built(folder, len(rows), dropped, recipe)
 
 
+def _check_folder(folder: Path, recipe: dict[str, Any]) -> None:
+    """A folder that holds a data set holds this one."""
+    try:
+        held = json.loads((folder / RECIPE).read_text())
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise LmassayError("bad-request", f"{folder / RECIPE} cannot be read: {error}", "name another --out") from error
+    differing = first_difference({name: held.get(name) for name in recipe}, json.loads(json.dumps(recipe)))
+    if differing is not None:
+        name, old, new = differing
+        raise LmassayError(
+            "run-folder-mismatch", f"{folder} holds a data set with {name} = {old}, this one has {new}",
+            "name another --out; --rollouts shares samples between data sets",
+        )  # fmt: skip
+
+
 def _order(row: Row) -> tuple[Any, ...]:
     """By nothing that could give a label away: names of split and question, then the example's own."""
     if "selector" in row:
@@ -140,8 +159,6 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 def _write(folder: Path, task: str, rows: list[Row]) -> None:
     import polars as pl
-
-    from lmassay.storage.atomic import parquet_bytes
 
     if task == "compression":
         frame = pl.DataFrame(rows, infer_schema_length=None)
