@@ -88,13 +88,19 @@ def pooled_scores(
 ) -> torch.Tensor:
     """(n, tokens, width) states, (n, tokens) which are no padding -> (n, seeds) scores.
 
-    What stands at padding, NaN included, has no effect: states there are replaced by 0 and logits by -inf.
+    What stands at padding, NaN included, has no effect: states there are replaced by 0 (in `x` itself) and logits by
+    -inf.
     """
-    x = x.masked_fill(~mask[..., None], 0.0)
+    import torch
+
+    # In place, for a masked copy of the states takes longer than all the rest.
+    x[~mask] = 0.0
     n_seeds, heads, width = queries.shape
-    logits = (x @ queries.reshape(-1, width).T).masked_fill(~mask[..., None], -float("inf"))
-    read = x @ values.reshape(-1, width).T
-    return (logits.softmax(1) * read).sum(1).reshape(len(x), n_seeds, heads).sum(2) + intercepts
+    # One product for both, since reading the states is what takes the time.
+    both = x @ torch.cat([queries.reshape(-1, width), values.reshape(-1, width)]).T
+    logits, read = both.split(n_seeds * heads, dim=2)
+    weights = logits.masked_fill(~mask[..., None], -float("inf")).softmax(1)
+    return (weights * read).sum(1).reshape(len(x), n_seeds, heads).sum(2) + intercepts
 
 
 def train(
@@ -213,7 +219,7 @@ class _State:
         self.optimiser.zero_grad(set_to_none=False)
         total = torch.tensor(np.maximum(weight.sum(0), 1e-12), dtype=torch.float32, device=self.device)
         for at, x, mask in self._padded(rows.keys):
-            score = pooled_scores(x, mask, self.queries, self.values, self.intercepts)
+            score = pooled_scores(x, mask, *self._of_raw_states())
             y = torch.tensor(rows.y[at], dtype=torch.float32, device=self.device)[:, None].expand_as(score)
             if self.settings.kind == BINARY:
                 loss = torch.nn.functional.binary_cross_entropy_with_logits(score, y, reduction="none")
@@ -230,8 +236,17 @@ class _State:
         found = np.zeros((len(rows.keys), self.settings.seeds))
         with torch.no_grad():
             for at, x, mask in self._padded(rows.keys):
-                found[at] = pooled_scores(x, mask, self.queries, self.values, self.intercepts).cpu().numpy()
+                found[at] = pooled_scores(x, mask, *self._of_raw_states()).cpu().numpy()
         return found
+
+    def _of_raw_states(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Parameters that read states before they are standardised: the same scores, without another copy of them.
+
+        A logit then lacks the same number at every token, to which a softmax is blind; a value's goes into the
+        intercept, for weights sum to 1.
+        """
+        queries, values = self.queries / self.scale, self.values / self.scale
+        return queries, values, self.intercepts - (values @ self.mean).sum(1)
 
     def snapshot(self, s: int) -> tuple[Floats, Floats, Floats]:
         """A seed's parameters."""
@@ -239,7 +254,7 @@ class _State:
         return found[0], found[1], found[2]
 
     def _padded(self, keys: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.intp], torch.Tensor, torch.Tensor]]:
-        """Which rows, their standardised states, and where there is no padding."""
+        """Which rows, their states, and where there is no padding."""
         import torch
 
         lengths = self.store.lengths(keys)
@@ -251,9 +266,7 @@ class _State:
                 check_finite(states[None], keys[row : row + 1], f"block {self.block}")
                 x[i, : len(states)] = states
             mask = torch.arange(longest)[None] < torch.from_numpy(lengths[at])[:, None]
-            held = torch.from_numpy(x).to(self.device)
-            held.sub_(self.mean).div_(self.scale)
-            yield at, held, mask.to(self.device)
+            yield at, torch.from_numpy(x).to(self.device), mask.to(self.device)
 
 
 def _row_weights(y: Floats, kind: str) -> Floats:
