@@ -14,7 +14,8 @@ import torch
 class State:
     """What a server does and what it was asked.
 
-    `lacks` holds any of: completions, tokens (prompts as token ids), logprobs, echo, continue, extras, usage.
+    `lacks` holds any of: completions, tokens (prompts as token ids), logprobs (left out), listing (logprobs fail with
+    500), echo, continue, extras, usage.
     `script` holds what to do with the next requests instead of answering: a status, or "drop", "nonsense",
     "no choices", "slow".
     """
@@ -89,6 +90,8 @@ def answer(state, path, asked):
         ids = ids if isinstance(ids, list) else encode(ids)
         wanted = asked.get("logprobs") or 0
     ids = [1] * state.adds + ids
+    if wanted and "listing" in state.lacks:
+        return 500, {"error": {"message": "logprobs is not supported by this model"}}
     if wanted > state.top:
         return 400, {"error": {"message": f"at most {state.top} log-probabilities"}}
     new, text, finish, tops = _drawn(state, ids, asked)

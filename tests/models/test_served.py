@@ -113,6 +113,7 @@ def test_what_a_server_can_is_found_out_at_the_start(tiny_model):
         ((), {PREFIX, LETTERS, PROMPT_LOGPROBS}),
         (("echo",), {PREFIX, LETTERS}),
         (("logprobs",), {PREFIX}),
+        (("listing",), {PREFIX}),
         (("extras",), {PREFIX, LETTERS, PROMPT_LOGPROBS}),
         (("tokens",), {PREFIX, LETTERS}),
         (("completions",), {PREFIX, LETTERS}),
@@ -120,7 +121,7 @@ def test_what_a_server_can_is_found_out_at_the_start(tiny_model):
         (("completions", "logprobs"), {PREFIX}),
     ):
         with serving(model, lacks=lacks) as (url, _):
-            engine = Served(url, "made", tokens=model.tokens)
+            engine = Served(url, "made", tokens=model.tokens, wait=0.01)
             assert engine.can == can, lacks
             assert bool(engine.notes) == bool(lacks), lacks
 
@@ -163,6 +164,19 @@ def test_what_is_missing_is_named_before_anything_is_drawn(tiny_model):
         assert len(state.asked) == n
         (sample,) = _collected(engine, [(QUESTION.begun(""), Sampling(0.0, max_tokens=3), 0)])
         assert sample.n_tokens == 3
+
+
+def test_a_server_that_fails_at_everything_or_counts_no_tokens_is_an_error_at_the_start(tiny_model):
+    model = tiny_model("llama")
+    with serving(model) as (url, state):
+        state.script = [500] * 40
+        with pytest.raises(LmassayError, match="no request of the simplest kind: 500") as error:
+            Served(url, "made", wait=0.01)
+        assert error.value.code == "server-cannot"
+    with serving(model, lacks=("usage",)) as (url, _):
+        with pytest.raises(LmassayError, match="does not count its tokens") as error:
+            Served(url, "made", tokens=model.tokens)
+        assert error.value.code == "server-failed"
 
 
 def test_another_tokenizer_than_the_server_s_is_refused(tiny_model):

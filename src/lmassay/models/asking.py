@@ -86,8 +86,13 @@ class Server:
             raise _first(several) from several
         return [answers[at] for at in range(len(requests))]
 
-    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def patiently(self, ask: Callable[[], Awaitable[T]], *, trying: bool = False) -> T:
         """One answer, asked for again where that may help.
+
+        Parameters
+        ----------
+        trying : bool
+            A second 500 or 501 means that the server cannot do this: some fail where others refuse.
 
         Raises
         ------
@@ -105,7 +110,8 @@ class Server:
                 why, pause = f"the connection failed: {_words(error.__cause__ or error)}", None
             except openai.APIStatusError as error:
                 why = f"{error.status_code}: {_words(error)}"
-                if error.status_code < 500 and error.status_code not in (408, 409, 429):
+                refused = error.status_code < 500 and error.status_code not in (408, 409, 429)
+                if refused or (trying and attempt and error.status_code in (500, 501)):
                     raise Rejected(error.status_code, why) from error
                 pause = error.response.headers.get("retry-after")
             except (openai.OpenAIError, ValueError) as error:

@@ -70,7 +70,7 @@ def _try(server: Server, ask: Callable[[Any], Awaitable[Any]]) -> Any:
 
     async def one(client: Any) -> Any:
         try:
-            return await server.patiently(lambda: ask(client))
+            return await server.patiently(lambda: ask(client), trying=True)
         except Rejected as error:
             return error
 
