@@ -4,9 +4,9 @@
     python benchmarks/cot_probes.py STORES OUT [--tasks 1,2,…] [--caps 250,500,1000,2000] [--sae FOLDER]
 
 STORES has a folder of activations for each task, named by its id. At the largest cap every method is evaluated with all
-controls, in a run folder under OUT/runs; OUT/leaderboard.csv is `lmassay cot leaderboard --csv` over them. At every
-cap each method is fitted again and scored on the same test rows: OUT/learning_curves.csv. Both hold figures only, no
-times, so the same command makes the same files. What is done already is not done again.
+controls, in a run folder under OUT/runs; OUT/leaderboard.csv is `lmassay cot leaderboard --csv` over them. At the
+other caps each method is fitted alone and scored on the same test rows: OUT/learning_curves.csv. Both hold figures only,
+no times, so the same command makes the same files. What is done already is not done again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import csv
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from lmassay.cot.probing import attach, sees_activations
 from lmassay.cot.scores import compute_scores
 from lmassay.cot.task import TaskData
 from lmassay.cot.tasks import find_task
+from lmassay.measures.intervals import Estimate
 from lmassay.methods.registry import load_method
 from lmassay.storage.activations import ActivationStore
 from lmassay.storage.atomic import write_json, write_text
@@ -44,18 +46,22 @@ COLUMNS = (
 
 
 def points(data: TaskData, method: str, store: ActivationStore, cap: int, options: dict[str, Any]) -> list[dict]:
-    """A row for each test split and figure of one method at one cap."""
+    """A row for each test split and figure of one method at one cap, fitted without its controls."""
     few = capped(data, cap)
     made = made_method(method, few, options)
     attach(made, store if sees_activations(made) else None, few)
     one = fit_and_score(made, few, SEED)
     frame = predictions_frame(few, [one], thresholds_of(few, [one]), SEED)
     scores = compute_scores(frame, kind=few.task.kind, ood_splits=few.ood_splits, seed=SEED).scores
+    return rows_of(few, method, store.model if sees_activations(made) else "", cap, scores)
+
+
+def rows_of(few: TaskData, method: str, reader: str, cap: int, scores: Mapping[str, Estimate]) -> list[dict]:
+    """The same from scores that are there."""
     train = few["train"]
     about = {
-        "task": few.task.id, "method": method, "reader": store.model if sees_activations(made) else "",
-        "train_cap": cap, "n_train": int(train.usable.sum()),
-        "n_train_questions": len(np.unique(train.groups[train.usable])),
+        "task": few.task.id, "method": method, "reader": reader, "train_cap": cap,
+        "n_train": int(train.usable.sum()), "n_train_questions": len(np.unique(train.groups[train.usable])),
     }  # fmt: skip
     figures = [HEADLINE[few.task.kind], *(["auroc"] if few.task.kind != "regression" else [])]
     rows = []
@@ -98,14 +104,16 @@ def main() -> None:
             started = time.perf_counter()
             run = arguments.out / "runs" / f"{task}-{method}"
             of = arguments.stores / task if sees_activations(load_method(method)) else None
-            evaluate(whole, method, activations=of, train_cap=caps[-1], options=options, seed=SEED, out=run)
+            found = evaluate(whole, method, activations=of, train_cap=caps[-1], options=options, seed=SEED, out=run)
             folders.append(run)
-            for cap in caps:
+            for cap in caps[:-1]:
                 kept = arguments.out / "points" / f"{task}-{method}-{cap}.json"
                 if not kept.exists():
                     kept.parent.mkdir(parents=True, exist_ok=True)
                     write_json(kept, points(whole, method, store, cap, options))
                 rows += json.loads(kept.read_text())
+            most = capped(whole, caps[-1])
+            rows += rows_of(most, method, store.model if of else "", caps[-1], found.scored.scores)
             print(f"{task} {method}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     write_text(arguments.out / "leaderboard.csv", leaderboard(folders).table.write_csv())
     with (arguments.out / "learning_curves.csv").open("w", newline="") as file:
