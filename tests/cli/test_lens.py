@@ -74,6 +74,14 @@ def test_a_lens_is_fitted_kept_and_read_by_name_and_by_folder(here, capsys):
     assert "differ in lens: tuned and logit" in err
 
 
+def test_a_lens_that_came_out_worse_is_a_finding(here, capsys):
+    wild = ("--steps", "20", "--tokens-per-step", "32", "--lr", "1e6")
+    status, out, err = _run(capsys, "models", "fit-lens", "tiny", "--text", "text.txt", *wild, "--out", "wild")
+    assert status == 4
+    assert "embed" in out
+    assert err.splitlines()[-1].startswith("worse than the logit lens at 3 of 3 depths")
+
+
 def test_a_lens_of_another_model_is_one_line_and_leaves_nothing_measured(here, capsys):
     assert _run(capsys, "models", "fit-lens", "tiny", "--text", "text.txt", *STEPS, "--out", "lens")[0] == 0
     tiny_hf("gpt2", seed=4).save_pretrained("other")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -76,6 +77,10 @@ def main(arguments: list[str] | None = None) -> None:
     if debug:
         # Wherever it stands on the line, not only before the command's name.
         arguments = ["--debug", *(a for a in arguments if a != "--debug")]
+    # A terminal that has no letter for a model's text still gets the table.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     # Progress bars of libraries would be mixed into ours.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

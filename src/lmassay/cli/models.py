@@ -82,7 +82,9 @@ def fit_lens(
     """Fit a tuned lens: a translator per depth that brings its distribution near the model's own.
 
     Stopped anywhere, the same command goes on where it stopped. Prints the divergence on held-out text per depth.
+    Exit status 4 when the lens came out worse than the logit lens at some depth.
     """
+    from lmassay.errors import FINDING
     from lmassay.models.fit_lens import FitSettings, fit_lens
     from lmassay.models.lens_text import read_text
     from lmassay.models.open import open_model
@@ -103,5 +105,9 @@ def fit_lens(
         print(f"{result.resumed_step} of {steps} steps were already done", file=sys.stderr)
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=1))
-        return
-    print_fit(opened.name, result)
+    else:
+        print_fit(opened.name, result)
+    if result.worse:
+        n, of = len(result.worse), len(result.held_out)
+        typer.echo(f"worse than the logit lens at {n} of {of} depths: fit it again with a smaller --lr", err=True)
+        raise typer.Exit(FINDING)

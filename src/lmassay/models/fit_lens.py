@@ -88,9 +88,14 @@ class FitResult:
     n_tokens: int
     resumed_step: int
 
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """Depths at which the lens is surely further from the final distribution than the logit lens."""
+        return tuple(d for d, e in self.held_out.items() if e["change"].low is not None and e["change"].low > 0)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain fields."""
-        return asdict(self) | {"path": str(self.path)}
+        return asdict(self) | {"path": str(self.path), "worse": list(self.worse)}
 
 
 def fit_lens(

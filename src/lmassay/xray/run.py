@@ -124,7 +124,7 @@ class RunResult:
 def run_xray(
     open_it: Callable[[], LanguageModel],
     battery: Battery,
-    out: Path,
+    out: Path | str,
     settings: Settings,
     *,
     command: str = "",
@@ -144,6 +144,7 @@ def run_xray(
     LmassayError
         For everything a user can do something about.
     """
+    out = Path(out)
     with claimed(out) as folder:
         began = time.perf_counter()
         model = open_it()

@@ -49,4 +49,7 @@ def load_battery(spec: str, *, seed: int = 0) -> Battery:
         from lmassay.xray.battery_file import read_battery
 
         return read_battery(path)
+    if path.is_file():
+        endings = ", ".join(FILE_SUFFIXES)
+        raise LmassayError("unknown-battery", f"{spec} is no battery file", f"a battery file ends in {endings}")
     raise LmassayError("unknown-battery", f"no battery {spec!r}", nearest(spec, battery_names()))
