@@ -5,8 +5,8 @@
 
 STORES has a folder of activations for each task, named by its id. At the largest cap every method is evaluated with all
 controls, in a run folder under OUT/runs; OUT/leaderboard.csv is `lmassay cot leaderboard --csv` over them. At the
-other caps each method is fitted alone and scored on the same test rows: OUT/learning_curves.csv. Both hold figures only,
-no times, so the same command makes the same files. What is done already is not done again.
+other caps each method is fitted alone and scored on the same test rows: OUT/learning_curves.csv. Both hold figures
+only, no times, so the same command makes the same files. What is done already is not done again.
 """
 
 from __future__ import annotations
