@@ -2,7 +2,7 @@
 
     python benchmarks/cot_monitors.py scores OUT [--model lmassay/smollm2-135m] [--tasks 1,…,7] [--limit 40]
                                                  [--max-chars 3000]
-    python benchmarks/cot_monitors.py throughput FOLDER [--task 3] [--limit 24] [--shots 0]
+    python benchmarks/cot_monitors.py throughput FOLDER [--task 3] [--limit 24] [--shots 0] [--max-chars 3000]
     python benchmarks/cot_monitors.py memory [--items 5000]
 
 `scores` makes a run of each of the four monitors and each task under OUT/runs, and OUT/monitors.csv; what is done
@@ -62,7 +62,7 @@ def scores(out: Path, model: str, tasks: list[str], limit: int, max_chars: int) 
         write_text(out / "monitors.csv", file.read())
 
 
-def throughput(folder: str, task: str, limit: int, shots: int) -> None:
+def throughput(folder: str, task: str, limit: int, shots: int, max_chars: int) -> None:
     from inspect_ai.model import get_model
 
     models = {
@@ -73,8 +73,9 @@ def throughput(folder: str, task: str, limit: int, shots: int) -> None:
     for name, model in models.items():
         started = time.perf_counter()
         found = run_monitor(
-            Items(task), model, Asking(shots), limit=limit, structured=False, generation={"max_tokens": 24}
-        )
+            Items(task), model, Asking(shots, max_chars=max_chars, overlength=TRUNCATE), limit=limit, structured=False,
+            generation={"max_tokens": 24},
+        )  # fmt: skip
         seconds[name] = time.perf_counter() - started
         n = sum(c["n_total"] for c in found.document["counts"].values())
         print(f"{name}: {n} items in {seconds[name]:.1f} s, {n / seconds[name]:.2f} a second", flush=True)
@@ -150,7 +151,7 @@ def main() -> None:
     if given.what == "scores":
         scores(Path(given.where), given.model, given.tasks.split(","), given.limit or 40, given.max_chars)
     elif given.what == "throughput":
-        throughput(given.where, given.task, given.limit or 24, given.shots)
+        throughput(given.where, given.task, given.limit or 24, given.shots, given.max_chars)
     elif given.what == "memory":
         memory(given.items)
     else:
