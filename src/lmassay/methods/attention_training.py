@@ -98,9 +98,10 @@ def pooled_scores(
     n_seeds, heads, width = queries.shape
     # One product for both, since reading the states is what takes the time.
     both = x @ torch.cat([queries.reshape(-1, width), values.reshape(-1, width)]).T
-    logits, read = both.split(n_seeds * heads, dim=2)
+    logits, read = both[..., : n_seeds * heads], both[..., n_seeds * heads :]
     weights = logits.masked_fill(~mask[..., None], -float("inf")).softmax(1)
-    return (weights * read).sum(1).reshape(len(x), n_seeds, heads).sum(2) + intercepts
+    scores: torch.Tensor = (weights * read).sum(1).reshape(len(x), n_seeds, heads).sum(2) + intercepts
+    return scores
 
 
 def train(
