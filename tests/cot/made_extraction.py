@@ -20,7 +20,7 @@ def write_data(path, n=40, *, long=0, empty=0):
     rows = []
     for split, rows_of in (("train", n), ("validation", n // 2), ("test", n // 2), ("ood_test", n // 4)):
         for i in range(rows_of):
-            said = [WORDS[(i * j + j) % len(WORDS)] for j in range(1, 2 + (i * 7) % 17)]
+            said = [WORDS[(i * j + j) % len(WORDS)] for j in range(1, 3 + (i * 7) % 17)]
             if split == "test" and i < long:
                 said = (said * 200)[:200]
             cot = "" if split == "test" and long <= i < long + empty else " ".join(said)
