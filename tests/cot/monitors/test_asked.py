@@ -274,6 +274,31 @@ def shown_by_inspect(log):
     return {name: m.value for score in scores for name, m in score.metrics.items()}
 
 
+def test_sentences_are_chosen_in_the_log_of_the_selection_task(tmp_path):
+    from inspect_ai import eval as inspect_eval
+
+    from lmassay.cot.monitors.registry import monitor
+
+    path = tmp_path / "sentences.jsonl"
+    rows = [
+        {
+            "example_id": str(i), "split": split, "question_id": str(i), "label": None, "prompt": "Which?",
+            "cot": " ".join(f"Step {k} of {i}." for k in range(9)),
+        }
+        for i, split in enumerate(["train", "test", "test"])
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    replies = iter(['{"sentences": [4, 1]}', '{"sentences": [1, 9]}', '{"sentences": [2, 3]}'])
+    made = monitor("compression", source=str(path), m=2)
+    model = mock(lambda _: next(replies))
+    (log,) = inspect_eval(made, model=model, log_dir=str(tmp_path / "logs"), display="none", max_connections=1)
+    found = [next(iter(sample.scores.values())) for sample in log.samples]
+    assert sorted(score.answer for score in found if not score.explanation) == ["1, 4", "2, 3"]
+    assert [score.explanation for score in found if score.explanation] == [
+        "not the number of different sentences asked for"
+    ]
+
+
 def test_what_is_no_log_of_ours_is_refused(tmp_path):
     with pytest.raises(LmassayError, match="is no file"):
         import_log(tmp_path / "none.eval")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from inspect_ai import Epochs, Task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import (
@@ -94,7 +95,9 @@ def about_task(
 def _samples(data: TaskData, template: Template, asking: Asking, shots: Shots | None) -> Iterator[Sample]:
     for name in asked_splits(data):
         split = data[name]
-        for row, example in zip(split.usable.nonzero()[0].tolist(), split.examples.take(split.usable), strict=True):
+        # A selection has no label, so its rows are unlabelled and asked about all the same.
+        rows = np.arange(len(split)) if template.kind == SELECTION else np.flatnonzero(split.usable)
+        for row, example in zip(rows.tolist(), split.examples.take(rows), strict=True):
             chosen = shots.of(example, int(split.groups[row])) if shots is not None else ()
             prompt = made_prompt(template, asking, example, [(s.example, s.reply) for s in chosen])
             yield Sample(
