@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Revision, Task
-from lmassay.cli.progress import shown_pace
 
 if TYPE_CHECKING:
     from lmassay.cot.build.workshop import Asked
@@ -58,6 +57,7 @@ def generate(
 
     No sample is drawn twice. Exit status 3 when no example qualified; the card says why.
     """
+    from lmassay.cli.sampling_progress import shown_pace
     from lmassay.cot.build.prompts import read_questions
     from lmassay.cot.build.run import ROLLOUTS, find_builder
     from lmassay.cot.build.run import generate as build
@@ -72,7 +72,7 @@ def generate(
     source = ModelSource(
         model, revision=revision, device=device, dtype=dtype, accept_license=accept_license, allow_pickle=allow_pickle
     )
-    with opened(rollouts or out / ROLLOUTS) as store, shown_pace() as progress:
+    with opened(rollouts or out / ROLLOUTS) as store, shown_pace("samples") as progress:
         engine, attended = _subject(source, server, tokenizer, thinking, concurrency, id_)
 
         def draw(asked: Any) -> list[list[Sample]]:
