@@ -63,8 +63,7 @@ def child(way: str, task: str, path: str, cap: int | None, repeats: int, dtype: 
     from lmassay.cot.kept_tokens import TokenRules
     from lmassay.cot.reading_plan import prepared
     from lmassay.cot.scaffold import Scaffold
-    from lmassay.models.engines import batches
-    from lmassay.models.extract import default_batch_tokens, padded
+    from lmassay.models.extract import default_batch_tokens, like_lengths, padded
     from lmassay.models.source import ModelSource
 
     model = ModelSource(READER, dtype=dtype).open()
@@ -81,7 +80,7 @@ def child(way: str, task: str, path: str, cap: int | None, repeats: int, dtype: 
 
     def bare() -> None:
         with torch.inference_mode():
-            for members in batches([len(f.ids) for f in found], default_batch_tokens(model)):
+            for members in like_lengths([len(f.ids) for f in found], default_batch_tokens(model)):
                 batch = padded(model, [found[i].ids for i in members])
                 model.hf.base_model(
                     input_ids=batch.input_ids,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmassay.errors import LmassayError
-from lmassay.models.extract import Reading, extract, padded, width_of
+from lmassay.models.extract import Reading, extract, like_lengths, padded, width_of
 from lmassay.models.open import open_model
 from lmassay.models.trace import trace
 from tiny_models import VOCABULARY, tiny_hf, tiny_tokenizer
@@ -93,6 +93,17 @@ def test_batch_size_and_order_change_nothing(tiny_model, order, batch_tokens):
     for at, i in enumerate(order):
         assert again[at] == pytest.approx(pooled[i], rel=1e-5, abs=1e-5)
         assert states[at] == pytest.approx(tokens[i], rel=1e-5, abs=1e-5)
+
+
+@given(lengths=st.lists(st.integers(1, 500), max_size=40), budget=st.integers(1, 3000))
+def test_every_sequence_is_in_one_batch_that_fits_and_is_padded_little_unless_small(lengths, budget):
+    found = list(like_lengths(lengths, budget))
+    assert sorted(i for batch in found for i in batch) == list(range(len(lengths)))
+    for batch in found:
+        longest = max(lengths[i] for i in batch)
+        assert len(batch) == 1 or longest * len(batch) <= budget
+        for place, i in enumerate(batch):
+            assert lengths[i] >= 0.9 * longest or longest * place < budget / 8
 
 
 def test_blocks_come_in_the_order_asked_for(tiny_model):

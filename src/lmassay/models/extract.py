@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmassay.errors import FAILED_PART_WAY, LmassayError
-from lmassay.models.engines import batches
 from lmassay.models.trace import Batch, trace
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def extract(
     budget = default_batch_tokens(model) if batch_tokens is None else batch_tokens
     depths = [block + 1 for block in blocks]
     at = [list(blocks).index(block) for block in token_blocks]
-    for members in batches([len(s.ids) for s in sequences], budget):
+    for members in like_lengths([len(s.ids) for s in sequences], budget):
         chosen = [sequences[i] for i in members]
         sizes = [len(s.kept) for s in chosen]
         rows = torch.from_numpy(np.repeat(np.arange(len(chosen)), sizes))
@@ -110,6 +109,23 @@ def extract(
         _must_be_finite(model, pooled, kept, storage)
         bits = kept.view(torch.int16) if storage == "bfloat16" else kept
         yield Extracted(tuple(members), pooled.cpu().numpy(), bits.cpu().numpy())
+
+
+def like_lengths(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Indices in batches of at most `budget` tokens, padding included, the longest first.
+
+    A sequence shorter by a tenth begins a new batch once the batch is not small: padding costs what tokens cost.
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        longest = lengths[batch[0]] if batch else 0
+        loose = 10 * lengths[index] < 9 * longest and 8 * longest * len(batch) >= budget
+        if batch and (loose or longest * (len(batch) + 1) > budget):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
 
 
 def padded(model: LanguageModel, ids: Sequence[NDArray[np.int32]]) -> Batch:
