@@ -118,7 +118,8 @@ def class_difference(rows: csr_array[Any], y: Floats, kind: str) -> Floats:
 def ranked_features(difference: Floats) -> NDArray[np.int64]:
     """Features by size of their difference, largest first, of equals the lower number; those without any left out."""
     order = np.argsort(-np.abs(difference), kind="stable")
-    return order[difference[order] != 0]
+    found: NDArray[np.int64] = order[difference[order] != 0]
+    return found
 
 
 def dense(rows: csr_array[Any], features: NDArray[np.int64]) -> Floats:
