@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest -q
+PYTEST := $(BIN)/python -m pytest -q --durations=15
+# Two workers, a file of tests each at a time: most tests keep one core busy.
+BOTH := -n 2 --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
@@ -23,10 +25,10 @@ demo: $(VENV)/.installed
 test: unit tiny real
 
 unit: $(VENV)/.installed-dev
-	$(call within,unit,$(UNIT_MINUTES)) -m "not tiny and not real and not slow"
+	$(call within,unit,$(UNIT_MINUTES)) $(BOTH) -m "not tiny and not real and not slow"
 
 tiny: $(VENV)/.installed-dev
-	$(call within,tiny,$(TINY_MINUTES)) -m "tiny and not real and not slow"
+	$(call within,tiny,$(TINY_MINUTES)) $(BOTH) -m "tiny and not real and not slow"
 
 real: $(VENV)/.installed-dev
 	$(call within,real,$(REAL_MINUTES)) -m "real and not slow"

@@ -14,7 +14,8 @@ from lmassay.models.open import open_model
 from tiny_models import tiny_hf, tiny_tokenizer
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-torch.set_num_threads(2)
+# Two workers share the two cores; alone, torch may have both.
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 
 @cache

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from lmassay.storage.runs import RUN
+from lmassay.storage.fingerprint import file_sha256
+from lmassay.storage.runs import RUN, SCORES
 from lmassay.xray.batteries import load_battery
 from lmassay.xray.outside import score_file
 
@@ -58,3 +59,10 @@ def changed(run: Path, change) -> Path:
     change(record)
     (run / RUN).write_text(json.dumps(record))
     return run
+
+
+def rewrite_scores(run: Path, document: object) -> None:
+    """Other scores in a finished run, as if it had written them."""
+    (run / SCORES).write_text(json.dumps(document))
+    record = json.loads((run / RUN).read_text()) | {"scores_sha256": file_sha256(run / SCORES)}
+    (run / RUN).write_text(json.dumps(record))

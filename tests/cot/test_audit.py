@@ -298,7 +298,7 @@ def test_tiny_data_are_audited_and_prove_nothing(tmp_path):
     path = write(tmp_path, "rows.csv", "label,cot\nyes,a b\nno,b\n")
     report = audit_file(path, draws=DRAWS)
     assert report.leaks == ()
-    assert all(f.status.startswith("undefined") for f in report.figures)
+    assert all(f.status.startswith(("undefined", "no interval")) for f in report.figures)
 
 
 def test_one_class_is_said_and_not_scored(tmp_path):

@@ -19,7 +19,7 @@ from lmassay.xray.features import FEATURES, rows_of
 from lmassay.xray.finished import read_finished
 from lmassay.xray.patterns import confound, patterns_over
 from lmassay.xray.tree import TREES, fit
-from made_runs import MODELS, changed, made_run
+from made_runs import MODELS, changed, made_run, rewrite_scores
 
 BATTERIES = ("core50", "heldout54")
 FROM_WINS = {"n_real_win_layers", "stability_bonus", "j_real", "j_rl", "j_mt", "j_sb", "final_correct"}
@@ -50,7 +50,7 @@ def copied(folders, tmp_path):
 def _edit_scores(run, change):
     document = json.loads((run / SCORES).read_text())
     change(document)
-    (run / SCORES).write_text(json.dumps(document))
+    rewrite_scores(run, document)
 
 
 def _conjecture(patterns, name):

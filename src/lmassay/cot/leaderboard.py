@@ -195,7 +195,8 @@ def _add(found: Cells, row: Row, run: BoardRun, scores: Any, drawn: Measured) ->
             key = row.label, run.task["id"], figure, part
             estimate = Estimate(**{**shown, "title": figure})
             of_figure = draws.get(f"{figure}_retuned", draws.get(figure))
-            statuses = run.document["counts"][at]["statuses"]
+            # A median over several sets is a figure of none of them.
+            statuses = run.document["counts"].get(at, {}).get("statuses", {})
             usable = statuses.get(OK, 0) + statuses.get(ABSTAINED, 0)
             if estimate.value is not None and estimate.n < LEAST_SCORED * usable:
                 # Whoever may choose what to answer answers what is easy.
