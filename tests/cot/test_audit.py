@@ -363,6 +363,7 @@ def test_a_lone_surrogate_is_read(tmp_path):
     assert report.splits[0].n == 10
 
 
+@pytest.mark.slow
 def test_a_text_of_50_mb_is_audited(tmp_path):
     frame = pl.DataFrame({"label": ["yes", "no"] * 10, "cot": ["word " * 10_000_000, *["a few words"] * 19]})
     path = tmp_path / "large.parquet"

@@ -344,6 +344,7 @@ def test_a_kept_method_scores_and_shows_the_same(tmp_path):
         Sae(sae=saved(tmp_path / "sae")).save(tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_a_method(tmp_path):
     folder = saved(tmp_path / "sae", np.concatenate([np.eye(8), -np.eye(8)]), hook=None)
     # One candidate: there are hundreds of fits in a check.

@@ -189,6 +189,7 @@ def test_an_item_too_long_for_the_model_is_unparsed(items, key):
     assert max(server.asked.values()) == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_leaves_a_run_that_goes_on_without_asking_twice(items, tmp_path, key):
     def dying(body, n):
         return "higher" if len(server.answered) < 15 else 400
@@ -207,6 +208,7 @@ def test_a_server_that_goes_away_leaves_a_run_that_goes_on_without_asking_twice(
     assert found.document["counts"]["test"]["n_scored"] == 12
 
 
+@pytest.mark.slow
 def test_a_key_is_sent_and_stands_in_no_file_of_the_run_and_no_error(items, tmp_path, key, capsys):
     with serving(lambda body, n: "higher") as server:
         served(items, server, tmp_path / "run")

@@ -57,8 +57,8 @@ def test_two_objects_count_only_when_they_agree(word, other):
     assert found.why == ("" if word == other else SEVERAL)
 
 
-def test_a_reply_of_a_million_brackets_is_read_in_no_time():
-    assert not said("{" * 100_000).told
+def test_a_reply_of_a_million_brackets_is_given_up():
+    assert not said("{" * 1_000_000).told
     assert not said('{"a":' * 20_000).told
 
 

@@ -135,15 +135,22 @@ def _undecorated(text: str) -> str:
     return f".{found}" if re.match(rf"[{re.escape(' *_`')}]*\.[0-9]", text) and found[:1].isdigit() else found
 
 
+#: Braces that may begin no object.
+MOST_BRACES = 1000
+
+
 def _objects(text: str) -> Iterator[Any]:
-    """Every JSON object of a text, outermost ones; what has a key twice is no answer but is there."""
+    """Every JSON object of a text, outermost ones; what has a key twice is no answer but is there.
+
+    A text of more than `MOST_BRACES` braces that begin no object is given up: each costs a look at the whole of it.
+    """
     decoder = json.JSONDecoder(object_pairs_hook=_pairs)
-    at = text.find("{")
-    while at >= 0:
+    at, failed = text.find("{"), 0
+    while at >= 0 and failed < MOST_BRACES:
         try:
             found, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            end = at + 1
+            end, failed = at + 1, failed + 1
         else:
             yield found
         at = text.find("{", end)
