@@ -60,6 +60,8 @@ def _contradictory(y: NDArray[np.float64], columns: dict[str, Column], same_text
     import polars as pl
 
     rows = pl.DataFrame({"row": np.arange(len(y)), "y": y, "same": same_text})
+    # Few rows are like another at all, and only those are looked at by label.
+    rows = rows.filter(pl.col("same").is_duplicated())
     candidates = (
         rows.filter(pl.col("y").is_not_nan() & (pl.col("y").min().over("same") < pl.col("y").max().over("same")))
     )["row"].to_numpy()
