@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmassay.cot.probe_view import AROUND, run_of_probe
-from lmassay.cot.probing import kept_method, open_activations
+from lmassay.cot.probe_view import AROUND, run_of_probe, store_of
+from lmassay.cot.probing import kept_method
 from lmassay.errors import LmassayError
 
 if TYPE_CHECKING:
@@ -75,16 +75,7 @@ def view_features(
         ``bad-request`` where the run's method has no features, or the activations are others; ``bad-run-folder``.
     """
     record = run_of_probe(run)
-    where = activations if activations is not None else record.get("activations")
-    if where is None:
-        raise LmassayError("bad-request", f"{run} does not say where its activations are", "add --activations DIR")
-    store = open_activations(where)
-    if store.fingerprint != record["identity"]["activations"]["sha256"]:
-        raise LmassayError(
-            "bad-request",
-            f"{where} holds other activations than those that {run} was made from",
-            "name those, or run again",
-        )
+    store = store_of(run, record, activations)
     name = str(record["identity"]["method"]["id"])
     method = kept_method(run, name, store)
     if not hasattr(method, "top_features"):

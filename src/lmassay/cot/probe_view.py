@@ -120,16 +120,7 @@ def view_probe(
         raise LmassayError(
             "bad-request", f"{run} is a run on {identity['task']['id']}, not on {data.task.id}", "name its own task"
         )
-    where = activations if activations is not None else record.get("activations")
-    if where is None:
-        raise LmassayError("bad-request", f"{run} does not say where its activations are", "add --activations DIR")
-    store = open_activations(where)
-    if store.fingerprint != identity["activations"]["sha256"]:
-        raise LmassayError(
-            "bad-request",
-            f"{where} holds other activations than those that {run} was made from",
-            "name those, or run again",
-        )
+    store = store_of(run, record, activations)
     name = str(identity["method"]["id"])
     method = kept_method(run, name, store)
     if not isinstance(method, Contributing):
@@ -142,6 +133,27 @@ def view_probe(
     for kind, start, stop in store.spans(example.key):
         kinds[start:stop] = [kind] * (stop - start)
     return ProbeView(name, store.model, split, example.key, threshold, found, texts, tuple(kinds))
+
+
+def store_of(run: Path, record: dict[str, Any], activations: Path | Activations | None) -> Activations:
+    """The activations a run was made from: those named, or else where they were then.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-request`` where they are not known, or others.
+    """
+    where = activations if activations is not None else record.get("activations")
+    if where is None:
+        raise LmassayError("bad-request", f"{run} does not say where its activations are", "add --activations DIR")
+    store = open_activations(where)
+    if store.fingerprint != record["identity"]["activations"]["sha256"]:
+        raise LmassayError(
+            "bad-request",
+            f"{where} holds other activations than those that {run} was made from",
+            "name those, or run again",
+        )
+    return store
 
 
 def _whole(found: Any, method: Any, example: VisibleExample) -> Contributions:
