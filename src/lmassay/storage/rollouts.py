@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from filelock import FileLock, Timeout
 
 from lmassay.errors import FAILED_PART_WAY, LmassayError
 from lmassay.storage.atomic import write_errors, write_parquet
+from lmassay.storage.held import held_folder
 
-ROLLOUTS, LOCK = "rollouts.jsonl", ".lock"
+ROLLOUTS = "rollouts.jsonl"
 #: First bytes of the file: what it is, and the version of its records.
 HEAD = b"lmassay rollouts 1\n"
 _DIGEST = 32
@@ -324,23 +324,9 @@ def opened(folder: Path) -> Iterator[RolloutStore]:
     LmassayError
         ``run-folder-in-use``, ``out-folder-unwritable``, ``cot-data-broken``.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / LOCK, blocking=False)
-        lock.acquire()
-    except Timeout as error:
-        raise LmassayError(
-            "run-folder-in-use", f"{folder} is being written by another process", "wait for it, or name another folder"
-        ) from error
-    except OSError as error:
-        raise LmassayError(
-            "out-folder-unwritable", f"cannot write to {folder}: {error.strerror or error}", "name another folder"
-        ) from error
-    try:
+    with held_folder(folder, "name another folder"):
         store = RolloutStore(folder)
         try:
             yield store
         finally:
             store.close()
-    finally:
-        lock.release()

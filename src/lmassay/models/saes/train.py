@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from lmassay.errors import LmassayError
@@ -27,13 +26,14 @@ from lmassay.models.trace import Batch, trace
 from lmassay.models.tuned_lens import width
 from lmassay.seeds import derive, generator
 from lmassay.storage.atomic import write_json, write_with
+from lmassay.storage.held import LOCK, held_folder
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
     from lmassay.models.saes.autoencoder import SparseAutoencoder
 
 #: What we know of an autoencoder of our own, beside the files of sae-lens.
-ABOUT, LOCK = "lmassay.json", ".lock"
+ABOUT = "lmassay.json"
 #: Tokens of one forward pass.
 BATCH_TOKENS = 1024
 #: Characters read for each token wanted: more than most tokenizers make of one.
@@ -336,19 +336,7 @@ def _finished(out: Path, identity: dict[str, Any]) -> TrainedSae | None:
 def _held(out: Path) -> Iterator[None]:
     """Hold the folder for writing, made if needed, before anything slow happens."""
     ours = (CONFIG, WEIGHTS, ABOUT, LOCK)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(out / LOCK, blocking=False)
-        lock.acquire()
-    except Timeout as error:
-        raise LmassayError(
-            "run-folder-in-use", f"{out} is being written by another process", "wait for it, or choose another --out"
-        ) from error
-    except OSError as error:
-        raise LmassayError(
-            "out-folder-unwritable", f"cannot write to {out}: {error.strerror or error}", "choose another --out"
-        ) from error
-    try:
+    with held_folder(out, "choose another --out"):
         strangers = sorted(c.name for c in out.iterdir() if c.name not in ours and not c.name.startswith("."))
         if strangers:
             raise LmassayError(
@@ -359,5 +347,3 @@ def _held(out: Path) -> Iterator[None]:
         for leftover in out.glob(".*.tmp"):
             leftover.unlink()
         yield
-    finally:
-        lock.release()
