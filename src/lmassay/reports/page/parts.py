@@ -75,7 +75,7 @@ class Grid:
     layers : mapping of str to (n_rows, n_columns) uint8 or float
         Such as the real label and its controls; the first is shown first.
     sort_by : mapping of str to (n_rows,) sequence
-        Numbers or texts that rows can be sorted by; the order given is always offered. None is undefined and sorts last.
+        Numbers or texts that rows can be sorted by, beside the order given. None is undefined and sorts last.
     row_name, column_name, value_name : str
         What rows, columns and values are, for the CSV download and for screen readers.
     """
