@@ -14,10 +14,11 @@ UNIT_MINUTES := 25
 TINY_MINUTES := 30
 REAL_MINUTES := 15
 SLOW_MINUTES := 40
+BROWSER_MINUTES := 10
 TIMEOUT := $(shell command -v timeout || command -v gtimeout)
 within = @echo "== tier $(1): $(2) minutes at most"; $(if $(TIMEOUT),$(TIMEOUT) $(2)m) $(PYTEST)
 
-.PHONY: demo test unit tiny real slow lint types floors docs clean
+.PHONY: demo test unit tiny real slow browser lint types floors docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/lmassay demo
@@ -25,7 +26,7 @@ demo: $(VENV)/.installed
 test: unit tiny real
 
 unit: $(VENV)/.installed-dev
-	$(call within,unit,$(UNIT_MINUTES)) $(BOTH) -m "not tiny and not real and not slow"
+	$(call within,unit,$(UNIT_MINUTES)) $(BOTH) -m "not tiny and not real and not slow and not browser"
 
 tiny: $(VENV)/.installed-dev
 	$(call within,tiny,$(TINY_MINUTES)) $(BOTH) -m "tiny and not real and not slow"
@@ -34,7 +35,11 @@ real: $(VENV)/.installed-dev
 	$(call within,real,$(REAL_MINUTES)) -m "real and not slow"
 
 slow: $(VENV)/.installed-dev
-	$(call within,slow,$(SLOW_MINUTES)) -m slow
+	$(call within,slow,$(SLOW_MINUTES)) -m "slow and not browser"
+
+# Needs Debian's chromium and chromium-driver; skipped, saying so, where they are missing.
+browser: $(VENV)/.installed-dev
+	$(call within,browser,$(BROWSER_MINUTES)) -m browser
 
 docs: $(VENV)/.installed-dev
 	$(PYTEST) tests/test_docs.py

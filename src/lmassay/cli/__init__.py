@@ -24,6 +24,7 @@ from lmassay.cli import (
     demo,
     models,
     models_sae,
+    report,
     runs,
     xray,
 )
@@ -53,6 +54,7 @@ cot_monitor.register(cot.app)
 app.add_typer(models.app, name="models")
 models_sae.register(models.app)
 runs.register(app)
+report.register(app)
 demo.register(app)
 
 
