@@ -12,6 +12,7 @@ import typer
 
 from lmassay import __version__
 from lmassay.cli import (
+    completion,
     cot,
     cot_activations,
     cot_analyse,
@@ -37,7 +38,6 @@ app = typer.Typer(
     name="lmassay",
     help="Does what you read inside a language model survive its controls?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -87,7 +87,10 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
-        status = app(arguments, standalone_mode=False)
+        command = typer.main.get_command(app)
+        if completion.VARIABLE in os.environ:
+            completion.attach(command)
+        status = command(arguments, standalone_mode=False)
         if status == STOPPED:
             raise KeyboardInterrupt
         sys.exit(status if isinstance(status, int) else 0)
