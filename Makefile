@@ -18,7 +18,7 @@ BROWSER_MINUTES := 10
 TIMEOUT := $(shell command -v timeout || command -v gtimeout)
 within = @echo "== tier $(1): $(2) minutes at most"; $(if $(TIMEOUT),$(TIMEOUT) $(2)m) $(PYTEST)
 
-.PHONY: demo test unit tiny real slow browser lint types floors docs clean
+.PHONY: demo test unit tiny real slow browser lint types floors docs site clean
 
 demo: $(VENV)/.installed
 	$(BIN)/lmassay demo
@@ -44,6 +44,9 @@ browser: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(PYTEST) tests/test_docs.py
 
+site: $(VENV)/.installed-dev
+	$(BIN)/mkdocs build --strict -q
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -55,7 +58,7 @@ floors: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("lmassay needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with make PYTHON=...")'

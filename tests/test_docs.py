@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
@@ -16,12 +17,16 @@ from tiny_models import tiny_hf, tiny_tokenizer
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), ROOT / "tests" / "README.md", *(ROOT / "docs").rglob("*.md")]
+#: Pages whose commands the slow tier runs. The others' need models or data of the reader's: their options are checked.
+RUN_WHOLE = ("README.md", "docs/start.md")
+#: In a block with a prompt, or in an indented one.
 COMMAND = re.compile(r"^\$ (lmassay .*)$", re.MULTILINE)
+INDENTED = re.compile(r"^ {4}(lmassay [a-z].*)$", re.MULTILINE)
 INLINE = re.compile(r"`(lmassay [a-z].*?)`")
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 
-commands = [(page, line) for page in PAGES for line in COMMAND.findall(page.read_text())]
+commands = [(page, line) for page in PAGES for kind in (COMMAND, INDENTED) for line in kind.findall(page.read_text())]
 inline = [(page, line) for page in PAGES for line in INLINE.findall(page.read_text())]
 snippets = [(page, code) for page in PAGES for code in SNIPPET.findall(page.read_text())]
 
@@ -138,10 +143,11 @@ def test_a_snippet_in_the_docs_runs(page, code, tmp_path, monkeypatch):
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_the_readmes_commands_run_and_print_what_it_shows(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("page", RUN_WHOLE)
+def test_a_pages_commands_run_and_print_what_it_shows(page, tmp_path, monkeypatch, capsys):
     """In order and in one folder, with a small battery in place of a large balanced one."""
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / page).read_text()
     printed = ""
     for line in COMMAND.findall(text):
         words = re.sub(r"balanced:\d+", "balanced:4", line).split()[1:]
@@ -157,6 +163,26 @@ def test_the_readmes_commands_run_and_print_what_it_shows(tmp_path, monkeypatch,
         # One decision of fifty may fall otherwise on another machine.
         near = [n for w, n in rows if w[:2] == words[:2] and len(n) == len(numbers)]
         assert any(_but_p(numbers) == pytest.approx(_but_p(n), abs=0.05) for n in near), words
+
+
+def test_scripts_targets_and_extras_that_are_named_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    for page in PAGES:
+        text = page.read_text()
+        for script, rest in re.findall(r"python ((?:benchmarks|examples)/[\w/]+\.py)([^`\n]*)", text):
+            assert (ROOT / script).is_file(), f"{page.name}: {script}"
+            source = (ROOT / script).read_text()
+            for option in re.findall(r"--[a-z-]+", rest):
+                assert option in source, f"{page.name}: {script} {option}"
+        assert set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE)) <= targets, page.name
+        assert set(re.findall(r"lmassay\[(\w+)\]", text)) <= extras, page.name
+
+
+def test_every_footgun_with_a_heading_has_a_demonstration():
+    sections = re.split(r"^## ", (ROOT / "docs" / "footguns.md").read_text(), flags=re.MULTILINE)[1:]
+    assert [s.splitlines()[0] for s in sections if not SNIPPET.search(s)] == ["And more"]
+    assert all("assert" in SNIPPET.search(s)[1] for s in sections[:-1])
 
 
 def _but_p(numbers):
