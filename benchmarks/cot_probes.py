@@ -1,12 +1,13 @@
 """The leaderboard of all methods that are no language model, on a reader's activations, and their learning curves.
 
     lmassay cot activations TASK --model READER --blocks … --train-cap 2000 --out STORES/TASK     (for each task)
-    python benchmarks/cot_probes.py STORES OUT [--tasks 1,2,…] [--caps 250,500,1000,2000] [--sae FOLDER]
+    python benchmarks/cot_probes.py STORES OUT [--tasks 1,2,…] [--caps 250,500,1000,2000] [--test-cap N] [--sae FOLDER]
 
 STORES has a folder of activations for each task, named by its id. At the largest cap every method is evaluated with all
 controls, in a run folder under OUT/runs; OUT/leaderboard.csv is `lmassay cot leaderboard --csv` over them. At the
 other caps each method is fitted alone and scored on the same test rows: OUT/learning_curves.csv. Both hold figures
-only, no times, so the same command makes the same files. What is done already is not done again.
+only, no times, so the same command makes the same files. What is done already is not done again. With `--test-cap` (the
+stores may be made with it too) at most N rows of validation and of each test split are scored, and every row says so.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from lmassay.cot.load import load_task
 from lmassay.cot.predictions import predictions_frame
 from lmassay.cot.probing import attach, sees_activations
 from lmassay.cot.scores import compute_scores
+from lmassay.cot.slices import sliced
 from lmassay.cot.task import TaskData
 from lmassay.cot.tasks import find_task
 from lmassay.measures.intervals import Estimate
@@ -40,8 +42,8 @@ from lmassay.storage.atomic import write_json, write_text
 SEED = 0
 METHODS = ("tfidf", "tfidf_all", "mean_difference", "lda", "linear", "attention")
 COLUMNS = (
-    "task", "method", "reader", "train_cap", "n_train", "n_train_questions", "part", "split", "figure", "value", "low",
-    "high", "n", "n_questions", "status",
+    "task", "method", "reader", "train_cap", "test_cap", "n_train", "n_train_questions", "part", "split", "figure",
+    "value", "low", "high", "n", "n_questions", "status",
 )  # fmt: skip
 
 
@@ -60,7 +62,7 @@ def rows_of(few: TaskData, method: str, reader: str, cap: int, scores: Mapping[s
     """The same from scores that are there."""
     train = few["train"]
     about = {
-        "task": few.task.id, "method": method, "reader": reader, "train_cap": cap,
+        "task": few.task.id, "method": method, "reader": reader, "train_cap": cap, "test_cap": few.test_cap,
         "n_train": int(train.usable.sum()), "n_train_questions": len(np.unique(train.groups[train.usable])),
     }  # fmt: skip
     figures = [HEADLINE[few.task.kind], *(["auroc"] if few.task.kind != "regression" else [])]
@@ -87,6 +89,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--tasks", type=numbers, default=list(range(1, 8)))
     parser.add_argument("--caps", type=numbers, default=[250, 500, 1000, 2000])
+    parser.add_argument("--test-cap", type=int, default=None)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--layout", default="head")
     parser.add_argument("--sae", default="", help="Folder of a sparse autoencoder: adds the method sae.")
@@ -99,7 +102,8 @@ def main() -> None:
     for number in arguments.tasks:
         task = find_task(str(number)).id
         store = ActivationStore(arguments.stores / task)
-        whole = load_task(task, arguments.layout)
+        loaded = load_task(task, arguments.layout)
+        whole = loaded if arguments.test_cap is None else sliced(loaded, arguments.test_cap)
         for method, options in chosen.items():
             started = time.perf_counter()
             run = arguments.out / "runs" / f"{task}-{method}"

@@ -37,6 +37,9 @@ def activations(
         int | None, typer.Option(help="A longer chain of thought loses its beginning before the reader gets it.")
     ] = None,
     train_cap: Annotated[int | None, typer.Option(help="The most training rows: balanced, whole questions.")] = None,
+    test_cap: Annotated[
+        int | None, typer.Option(help="The most rows of validation and of each test split, spread over questions.")
+    ] = None,
     over_length: Annotated[
         str, typer.Option(help="error, skip or left-truncate: texts longer than the reader's context.")
     ] = "error",
@@ -87,7 +90,7 @@ def activations(
     path = out or default_out("activations", task, source.stem if source else layout, regime or "", Path(model).name)
     with shown_stages() as progress:
         result = extract_activations(
-            DataSource(task, layout, regime, str(source) if source else None, validation, train_cap, seed),
+            DataSource(task, layout, regime, str(source) if source else None, validation, train_cap, seed, test_cap),
             ModelSource(model, revision, device, dtype, device_map, trust_remote_code, allow_pickle, accept_license),
             asked,
             path,

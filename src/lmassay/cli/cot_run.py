@@ -42,6 +42,10 @@ def run(
     train_cap: Annotated[
         int | None, typer.Option(help="At most so many training rows: whole questions, classes balanced.")
     ] = None,
+    test_cap: Annotated[
+        int | None,
+        typer.Option(help="At most so many rows of validation and of each test split, over all questions."),
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the method; any number of times.")
     ] = None,
@@ -62,11 +66,13 @@ def run(
         from lmassay.cot.monitors.settings import Items
 
         items = Items(task, layout, regime, validation, source, train_cap)
-        run_monitor(items, monitor_model, shots, confidence, samples, option or [], seed, out, as_json)
+        option = [*(option or []), *([f"limit={test_cap}"] if test_cap is not None else [])]
+        run_monitor(items, monitor_model, shots, confidence, samples, option, seed, out, as_json)
         return
     refuse_without_monitor(monitor_model, shots, confidence, samples)
     options = parsed_options(load_method(method), option or [])
-    reading = [activations.name if activations else "", f"cap{train_cap}" if train_cap else "", *(option or [])]
+    caps = [f"cap{train_cap}" if train_cap else "", f"test{test_cap}" if test_cap else ""]
+    reading = [activations.name if activations else "", *caps, *(option or [])]
     data_name = source.stem if source else layout
     path = out or default_out("cot", task, data_name, regime or "", validation or "", method, *reading)
     with shown("methods") as progress:
@@ -79,6 +85,7 @@ def run(
             source=source,
             activations=activations,
             train_cap=train_cap,
+            test_cap=test_cap,
             options=options,
             seed=seed,
             out=path,

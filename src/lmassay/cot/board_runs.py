@@ -79,13 +79,13 @@ class BoardRun:
         return _bracketed(str(self.method["id"]), [*([str(reader)] if reader else []), *self._capped, *options])
 
     def control_label(self, name: str) -> str:
-        """The row of one of its controls, which learnt from the same training rows."""
+        """The row of one of its controls, which learnt from the same training rows and is scored on the same others."""
         return _bracketed(name, self._capped)
 
     @property
     def _capped(self) -> list[str]:
-        cap = self.document["identity"]["settings"].get("train_cap")
-        return [] if cap is None else [f"train_cap={cap}"]
+        settings = self.document["identity"]["settings"]
+        return [f"{cap}={settings[cap]}" for cap in ("train_cap", "test_cap") if cap in settings]
 
     @property
     def llm(self) -> bool:

@@ -23,6 +23,7 @@ from lmassay.cot.predictions import (
 )
 from lmassay.cot.probing import attach, identity_of_activations, keep_method
 from lmassay.cot.scores import CotScores, compute_scores
+from lmassay.cot.slices import sliced
 from lmassay.cot.task import TaskData
 from lmassay.errors import LmassayError
 from lmassay.measures.classification import Point, choose_threshold
@@ -97,6 +98,7 @@ def evaluate(
     seed: int = 0,
     activations: Path | str | Activations | None = None,
     train_cap: int | None = None,
+    test_cap: int | None = None,
     options: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
     command: str = "",
@@ -114,6 +116,8 @@ def evaluate(
         What a method that reads activations reads: a folder of ``lmassay cot activations``.
     train_cap : int, optional
         At most so many training rows, for the method and its controls (`lmassay.cot.cap.capped`, seed 0).
+    test_cap : int, optional
+        At most so many rows of validation and of each test split (`lmassay.cot.slices.sliced`, seed 0).
     options : mapping, optional
         Arguments of the method's constructor.
     out : path, optional
@@ -132,6 +136,7 @@ def evaluate(
             from lmassay.cot.load import load_task
 
             found = load_task(task, layout, regime, source, validation=validation)
+        found = found if test_cap is None else sliced(found, test_cap)
         return found if train_cap is None else capped(found, train_cap)
 
     if out is None:
@@ -191,8 +196,8 @@ def _estimated(hidden: pl.DataFrame) -> bool:
 def identity_of(
     data: TaskData, method_id: str, hashed: str, controls: Sequence[MethodLike], seed: int
 ) -> dict[str, Any]:
-    """Everything that decides a cot run's numbers. The task's sha256 is that of its data without a cap."""
-    cap = {} if data.train_cap is None else {"train_cap": data.train_cap}
+    """Everything that decides a cot run's numbers. The task's sha256 is that of its data without a cap on training."""
+    caps = {name: n for name in ("train_cap", "test_cap") if (n := getattr(data, name)) is not None}
     return {
         "suite": SUITE,
         "task": {
@@ -207,7 +212,7 @@ def identity_of(
         },
         "method": {"id": method_id, "sha256": hashed},
         "controls": [{"id": str(c.id), "sha256": method_hash(c)} for c in controls],
-        "settings": {"seed": seed, **cap},
+        "settings": {"seed": seed, **caps},
     }
 
 

@@ -41,6 +41,8 @@ class DataSource:
         As in `load_task`.
     train_cap : int or None
         The most training rows, as in `capped`; `seed` chooses them.
+    test_cap : int or None
+        The most rows of validation and of each test split, as in `sliced`; chosen by seed 0.
     """
 
     task: str
@@ -50,6 +52,7 @@ class DataSource:
     validation: str | None = None
     train_cap: int | None = None
     seed: int = 0
+    test_cap: int | None = None
 
     def load(self) -> TaskData:
         """The data, of which the text is not yet read.
@@ -61,9 +64,11 @@ class DataSource:
         """
         from lmassay.cot.cap import capped
         from lmassay.cot.load import load_task, require_segments
+        from lmassay.cot.slices import sliced
 
         data = load_task(self.task, self.layout, self.regime, self.source, validation=self.validation)
         require_segments(data, [kind for kind in ("cot", "message") if kind in data.task.segments])
+        data = data if self.test_cap is None else sliced(data, self.test_cap)
         return data if self.train_cap is None else capped(data, self.train_cap, self.seed)
 
 
@@ -145,6 +150,7 @@ def identity_of(data: TaskData, model: LanguageModel, asked: Asked, scaffold: Sc
             "validation": data.validation,
             "sha256": data.uncapped or data.fingerprint,
             "train_cap": data.train_cap,
+            **({} if data.test_cap is None else {"test_cap": data.test_cap}),
             "rows_sha256": data.fingerprint,
         },
         "model": asdict(model.fingerprint),

@@ -48,7 +48,7 @@ class Row:
     ----------
     label : str
         The method's id; in brackets ``external`` or ``published`` where it is that, the reader of its activations,
-        ``train_cap=…`` where training rows were capped, and its options.
+        ``train_cap=…`` and ``test_cap=…`` where rows were capped, and its options.
     kind : {"method", "control", "external", "published"}
     llm : bool
         Whether it is a language model that was asked.

@@ -149,7 +149,11 @@ class TaskData:
     train_cap : int or None
         The most training rows that were let through (`lmassay.cot.cap`); None: all are there.
     uncapped : str
-        The fingerprint without the cap, where there is one: validation and test rows are those of that data.
+        The fingerprint without that cap, where there is one: validation and test rows are those of that data.
+    test_cap : int or None
+        The most rows of validation and of each test split (`lmassay.cot.slices`); None: all are there.
+    whole : str
+        The fingerprint without either cap, where test rows are capped.
     """
 
     task: CotTask
@@ -162,6 +166,8 @@ class TaskData:
     notes: tuple[str, ...] = ()
     train_cap: int | None = None
     uncapped: str = ""
+    test_cap: int | None = None
+    whole: str = ""
 
     def __getitem__(self, split: str) -> SplitData:
         return self.splits[split]

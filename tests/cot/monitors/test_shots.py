@@ -11,7 +11,6 @@ from made_monitor import DISTRIBUTION, PLAIN, example, small_data
 
 from lmassay.cot.monitors.asking import SHOT_CHARS, Asking
 from lmassay.cot.monitors.shots import Shots
-from lmassay.cot.monitors.slices import sliced
 from lmassay.errors import LmassayError
 from lmassay.examples import Column, VisibleExamples
 
@@ -91,23 +90,3 @@ def test_distributions_are_shown_where_the_data_has_them():
     train = replace(TRAIN, hidden=TRAIN.hidden.with_columns(answer_distribution=pl.Series(cells)))
     shots = Shots(train, DISTRIBUTION, Asking(shots=3)).of(example(), -1)
     assert [s.reply for s in shots] == ['{"A": 0.75, "B": 0.25}'] * 3
-
-
-def test_a_slice_is_balanced_spread_over_questions_and_part_of_a_larger_one():
-    small, large = sliced(DATA, 10), sliced(DATA, 30)
-    for name in ("validation", "test", "ood_test"):
-        few, many = small[name], large[name]
-        assert (few.y == 1).sum() == 5
-        assert len(np.unique(few.groups)) >= 5
-        assert set(few.examples.keys) <= set(many.examples.keys) <= set(DATA[name].examples.keys)
-    assert small["train"] is DATA["train"]
-    assert len({small.fingerprint, large.fingerprint, DATA.fingerprint, sliced(DATA, 10, seed=1).fingerprint}) == 4
-    assert "at most 10 rows" in small.notes[-1]
-
-
-def test_a_slice_of_more_than_there_is_has_every_usable_row():
-    data = small_data(n=20)
-    data["test"].status[:3] = "unlabelled"
-    data["test"].y[:3] = np.nan
-    assert len(sliced(data, 1000)["test"]) == 17
-    assert len(sliced(data, 1000)["validation"]) == 20

@@ -8,9 +8,9 @@ from lmassay.cot.evaluate import Evaluation, Progress, evaluate
 from lmassay.cot.export import scored_splits
 from lmassay.cot.load import load_task
 from lmassay.cot.monitors.logs import ReadLog, read_log, replies_in
-from lmassay.cot.monitors.slices import sliced
 from lmassay.cot.monitors.templates import template_for
 from lmassay.cot.monitors.told import Monitor, Reply
+from lmassay.cot.slices import sliced
 from lmassay.cot.task import TaskData
 from lmassay.errors import LmassayError
 

@@ -34,7 +34,7 @@ def monitor(
     """A task by name, with data from the store or a file; see `Asking` for how it is asked."""
     from lmassay.cot.load import load_task
     from lmassay.cot.monitors.run import check_text
-    from lmassay.cot.monitors.slices import sliced
+    from lmassay.cot.slices import sliced
 
     data = load_task(name, layout, regime, source, validation=validation)
     check_text(data)

@@ -14,9 +14,9 @@ from lmassay.cot.monitors.asking import Asking, check_asking
 from lmassay.cot.monitors.extra import needs_inspect
 from lmassay.cot.monitors.logs import ReadLog, read_log, replies_in
 from lmassay.cot.monitors.settings import Items, checked_generation
-from lmassay.cot.monitors.slices import sliced
 from lmassay.cot.monitors.templates import template_for
 from lmassay.cot.monitors.told import Monitor, Reply
+from lmassay.cot.slices import sliced
 from lmassay.cot.task import TaskData
 from lmassay.errors import FAILED_PART_WAY, LmassayError
 
@@ -67,7 +67,7 @@ def run_monitor(
     model : str or inspect_ai.model.Model
         As Inspect names it: ``provider/name``; ``lmassay/smollm2-135m`` runs in this process.
     limit : int, optional
-        At most so many rows of validation and of each test split (`lmassay.cot.monitors.slices.sliced`).
+        At most so many rows of validation and of each test split (`lmassay.cot.slices.sliced`).
     structured : bool, optional
         Whether the model is held to a schema of the reply; None: where its provider can.
     generation : mapping, optional

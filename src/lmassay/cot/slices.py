@@ -1,8 +1,9 @@
-"""Some rows of what is scored: asking a language model costs, and a few hundred items tell a lot."""
+"""Some rows of what is scored: asking a language model or reading a text costs, and a few hundred items tell a lot."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,28 +20,57 @@ def sliced(data: TaskData, limit: int, seed: int = 0) -> TaskData:
     """At most `limit` usable rows of validation and of each test split, classes as even as they can be.
 
     Rows are taken in the order of a hash, so that a smaller slice is part of a larger one; a question is returned to
-    only when every question of the class has a row. Training rows stay.
+    only when every question of the class has a row. Whole questions would be few: some have sixty rows, and an
+    interval needs questions. Training rows stay.
 
     Raises
     ------
     LmassayError
-        ``bad-request`` for a limit under 1.
+        ``bad-request`` for a limit under 1, or data that was sliced before.
     """
     if limit < 1:
         raise LmassayError("bad-request", f"a limit of {limit} rows", "give a positive number")
+    if data.test_cap is not None:
+        raise LmassayError(
+            "bad-request", f"the test rows of {data.task.id} were capped before", "slice the data as it was loaded"
+        )
     splits = dict(data.splits)
-    for name in scored_splits(data):
+    for name in _scored(data):
         splits[name] = select(data[name], _rows(data[name], limit, seed, data.task.kind))
     return replace(
         data,
         splits=splits,
-        fingerprint=hashlib.sha256(f"{data.fingerprint}\x1fslice\x1f{limit}\x1f{seed}".encode()).hexdigest(),
-        notes=(*data.notes, f"a slice: at most {limit} rows of validation and of each test split (seed {seed})"),
+        fingerprint=_sliced(data.fingerprint, limit, seed),
+        # Training rows that were capped before change nothing about which rows are scored.
+        uncapped=_sliced(data.uncapped, limit, seed) if data.uncapped else "",
+        test_cap=limit,
+        whole=data.uncapped or data.fingerprint,
+        notes=(*data.notes, _note(data, splits, limit, seed)),
     )
 
 
+def _scored(data: TaskData) -> tuple[str, ...]:
+    """Sentences are chosen without learning, so that every split is scored."""
+    return tuple(data.splits) if data.task.kind == "selection" else scored_splits(data)
+
+
+def _sliced(fingerprint: str, limit: int, seed: int) -> str:
+    return hashlib.sha256(f"{fingerprint}\x1fslice\x1f{limit}\x1f{seed}".encode()).hexdigest()
+
+
+def _note(data: TaskData, splits: Mapping[str, SplitData], limit: int, seed: int) -> str:
+    rows = [
+        f"{name} {len(splits[name]):,} of {len(data[name]):,} rows, {len(np.unique(splits[name].groups))} of"
+        f" {len(np.unique(data[name].groups))} questions"
+        for name in _scored(data)
+    ]
+    about = f"at most {limit} rows of validation and of each test split (test_cap={limit}, seed {seed})"
+    return f"{about}: {'; '.join(rows)}"
+
+
 def _rows(split: SplitData, limit: int, seed: int, kind: str) -> NDArray[np.int64]:
-    usable = np.flatnonzero(split.usable)
+    # A selection has no label, so its rows are unlabelled and count all the same.
+    usable = np.arange(len(split)) if kind == "selection" else np.flatnonzero(split.usable)
     keys = split.examples.keys
     order = sorted(usable.tolist(), key=lambda i: derive(seed, str(int(keys[i])), "monitor slice"))
     if kind in ("regression", "selection"):
