@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lmassay.cot.task import SplitData, TaskData
 from lmassay.errors import LmassayError
+from lmassay.markup import html_table, interval, noted, number
 from lmassay.measures.bootstrap import ClusterDraws, bincounts, cluster_draws, interval_of, ratio_draws
 from lmassay.measures.classification import Point
 from lmassay.measures.intervals import Estimate, undefined
@@ -61,6 +62,19 @@ class EntropyReport:
     estimates: dict[str, dict[str, Estimate]]
     by_position: pl.DataFrame
     notices: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<EntropyReport {self.task}, layout {self.layout}: {len(self.estimates)} splits>"
+
+    def _repr_html_(self) -> str:
+        """A row for each split and figure, for a notebook."""
+        rows = [
+            (split, name, number(e.value), interval(e.low, e.high), e.n, e.n_clusters, e.title)
+            for split, figures in self.estimates.items()
+            for name, e in figures.items()
+        ]
+        columns = ("split", "figure", "value", "95 % interval", "n", "questions", "what")
+        return html_table(f"{self.task}, layout {self.layout}", columns, rows, left=2) + noted(self.notices)
 
     @property
     def table(self) -> pl.DataFrame:

@@ -16,6 +16,8 @@ from lmassay.cot.published_results import POST_ONLY, UNSETTLED, PublishedCell, r
 from lmassay.cot.task import OK
 from lmassay.cot.tasks import tasks
 from lmassay.errors import LmassayError
+from lmassay.markup import estimate as figure_text
+from lmassay.markup import html_table, noted
 from lmassay.measures.intervals import Estimate, exact, undefined
 
 if TYPE_CHECKING:
@@ -87,6 +89,29 @@ class Leaderboard:
     best: pl.DataFrame
     common: tuple[str, ...]
     notices: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        tasks = self.cells["task"].n_unique()
+        return f"<Leaderboard layout {self.layout}: {len(self.rows)} rows, {tasks} tasks>"
+
+    def _repr_html_(self) -> str:
+        """Rows in order, for a notebook."""
+        wide = self.wide
+        return html_table("Leaderboard", wide.columns, wide.fill_null("").rows(), left=2) + noted(self.notices)
+
+    @property
+    def wide(self) -> pl.DataFrame:
+        """A row for each row, as text: ``median OOD``, and each task's headline figure in (ID) and out of distribution."""
+        medians = {r["row"]: r for r in self.aggregates.filter(figure="median_ood").to_dicts()}
+        cells = {(c["row"], c["task"], c["part"]): c for c in self.cells.filter(pl.col("headline")).to_dicts()}
+        tasks = self.cells["task"].unique(maintain_order=True).to_list()
+        made = []
+        for row in self.rows:
+            found = {"median OOD": medians.get(row.label)}
+            found |= {f"{task} {part.upper()}": cells.get((row.label, task, part)) for task in tasks for part in PARTS}
+            shown = {name: None if cell is None else figure_text(cell) for name, cell in found.items()}
+            made.append({"row": row.label, "kind": f"{row.kind}, LLM" if row.llm else row.kind, **shown})
+        return pl.DataFrame(made, schema_overrides=dict.fromkeys(made[0], pl.String) if made else None)
 
     @property
     def table(self) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lmassay.markup import run_html, verdicts
 from lmassay.storage.runs import read_record, read_scores
 
 
@@ -22,6 +23,15 @@ class FinishedRun:
     path: Path
     record: dict[str, Any]
     document: dict[str, Any]
+
+    def __repr__(self) -> str:
+        said = verdicts(row["verdict"] for row in self.document["evidence"])
+        return f"<FinishedRun {self.model} on {self.battery}: evidence {said}>"
+
+    def _repr_html_(self) -> str:
+        """Evidence first, for a notebook."""
+        d, name = self.document, f"{self.model} on {self.battery}"
+        return run_html(name, d["survives_its_controls"], d["evidence"], d["scores"], d["notices"])
 
     @property
     def model(self) -> str:

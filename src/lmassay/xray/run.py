@@ -13,6 +13,7 @@ import numpy as np
 
 from lmassay.errors import LmassayError, nearest
 from lmassay.evidence import judged
+from lmassay.markup import run_html, verdicts
 from lmassay.storage.atomic import write_json
 from lmassay.storage.runs import PARTS, SCORES, RunFolder, check_tables, claimed, read_scores
 from lmassay.xray.ablation import KINDS, MEAN
@@ -119,6 +120,15 @@ class RunResult:
     scores: dict[str, Any]
     resumed_shards: int
     n_shards: int
+
+    def __repr__(self) -> str:
+        said = verdicts(row["verdict"] for row in self.scores["evidence"])
+        return f"<RunResult {self.path}: evidence {said}>"
+
+    def _repr_html_(self) -> str:
+        """Evidence first, for a notebook."""
+        d = self.scores
+        return run_html(str(self.path), d["survives_its_controls"], d["evidence"], d["scores"], d["notices"])
 
 
 def run_xray(

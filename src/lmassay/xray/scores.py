@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lmassay.evidence import Evidence, judged, no_evidence, paired_evidence, survives_its_controls
+from lmassay.markup import run_html, verdicts
 from lmassay.measures.intervals import Estimate, Resampling, exact, mean_estimate, undefined
 from lmassay.seeds import generator
 from lmassay.xray.aggregates import family_psi, group_psi, resampling_of
@@ -87,6 +88,16 @@ class XRayScores:
     counts: Mapping[str, int]
     notices: tuple[str, ...]
     decided: Decided
+
+    def __repr__(self) -> str:
+        said = verdicts(row.verdict for row in self.evidence)
+        return f"<XRayScores of {self.counts['n_scored']} tasks: evidence {said}>"
+
+    def _repr_html_(self) -> str:
+        """Evidence first, for a notebook."""
+        scores = {name: e.to_dict() for name, e in self.scores.items()}
+        evidence = [row.to_dict() for row in self.evidence]
+        return run_html(f"{self.counts['n_scored']} tasks", self.survives, evidence, scores, self.notices)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in a fixed order."""

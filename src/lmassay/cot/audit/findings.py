@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from lmassay.markup import html_table, noted
+
 Severity = Literal["leak", "warning", "hidden", "note"]
 
 #: Worst first. ``leak``: what a method sees tells the label, with the corrected bound above --max-auroc.
@@ -153,6 +155,15 @@ class AuditReport:
     findings: tuple[Finding, ...]
     figures: tuple[Figure, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<AuditReport {self.name}: {len(self.findings)} findings, {len(self.leaks)} of them leaks>"
+
+    def _repr_html_(self) -> str:
+        """Findings, worst first, for a notebook."""
+        rows = [(f.severity, f.check, f.subject, f.what) for f in self.findings]
+        table = html_table(f"Audit of {self.name}", ("what it is", "check", "in", "found"), rows, left=3)
+        return table + noted(self.notes)
 
     @property
     def leaks(self) -> tuple[Finding, ...]:
