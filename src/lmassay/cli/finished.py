@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +30,27 @@ def rescored_of(suite: str) -> Rescored:
     return of_xray
 
 
-def show_run(path: Path, document: dict[str, Any], *, as_json: bool) -> None:
-    """Print a finished run of either suite and where it is."""
+def show_run(path: Path, document: dict[str, Any], *, as_json: bool, plain: bool = False, maps: bool = False) -> None:
+    """Print a finished run of either suite and where it is.
+
+    Parameters
+    ----------
+    plain : bool
+        In ASCII and without colour.
+    maps : bool
+        With the heat maps.
+    """
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return
+    from lmassay.reports.style import ascii_only, in_ascii
     from lmassay.storage.runs import read_record
 
     if document.get("suite") == "cot":
         from lmassay.reports.cot_run import print_cot_run as printed
     else:
         from lmassay.reports.terminal import print_run as printed
-    printed(read_record(path), document)
-    typer.echo(f"\nrun folder: {path}")
+    with ascii_only() if plain else nullcontext():
+        printed(read_record(path), document, folder=path if maps else None)
+    where = f"\nrun folder: {path}"
+    typer.echo(in_ascii(where) if plain else where)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lmassay.cli.finished import rescored_of, show_run
-from lmassay.cli.options import Json
+from lmassay.cli.options import Json, Plain
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 
@@ -21,11 +21,11 @@ def register(app: typer.Typer) -> None:
     app.command()(cite)
 
 
-def show(run: Run, as_json: Json = False) -> None:
-    """Print a run: evidence first, then scores, families and counts."""
+def show(run: Run, plain: Plain = False, as_json: Json = False) -> None:
+    """Print a run: evidence first, then heat maps, scores, families and counts."""
     from lmassay.storage.runs import read_scores
 
-    show_run(run, read_scores(run), as_json=as_json)
+    show_run(run, read_scores(run), as_json=as_json, plain=plain, maps=True)
 
 
 def rescore(run: Run, as_json: Json = False) -> None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from lmassay.reports.evidence_table import VERDICT_STYLE, narrow, narrow_evidence, verdict_line
 from lmassay.reports.style import clean, console, interval, number, table
 
-VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
 #: Columns of the comparison with the controls, as far as a run has them.
 _SHOWN = ("auroc", "g_mean2", "g_mean2_mc", "tpr", "tnr", "oracle_g_mean2", "within_auroc", "r2", "within_r2",
           "within_spearman", "unparsed", "g_mean2_parsed", "positive_rate", "base_rate", "r2_parsed")  # fmt: skip
 
 
-def print_cot_run(record: dict[str, Any], document: dict[str, Any]) -> None:
-    """Evidence, scores, the method beside its controls, counts and notices."""
+def print_cot_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path | None = None) -> None:
+    """Evidence, scores, the method beside its controls, counts and notices.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The run's; where it is given, a map of method and split stands after the evidence.
+    """
     out = console()
     identity = record["identity"]
     task, method = identity["task"], identity["method"]["id"]
@@ -25,16 +32,19 @@ def print_cot_run(record: dict[str, Any], document: dict[str, Any]) -> None:
     about = [f"layout {task['layout']}", task["regime"] and f"regime {task['regime']}",
              f"validation {task['validation']}", f"seed {identity['settings']['seed']}"]  # fmt: skip
     out.print(clean("; ".join(a for a in about if a)))
-    survives = document["survives_its_controls"]
-    out.print(
-        Text("survives its controls: ").append("yes" if survives else "no", "bold green" if survives else "bold red")
-    )
+    out.print(verdict_line(document["survives_its_controls"]))
     out.print()
-    out.print(evidence_table(document["evidence"]))
+    rows = document["evidence"]
+    out.print(narrow_evidence(rows, out.width) if narrow() else evidence_table(rows))
+    if folder is not None:
+        from lmassay.reports.terminal_maps import print_cot_maps
+
+        print_cot_maps(document)
     out.print()
     out.print(_scores(document))
-    out.print()
-    out.print(_beside_controls(method, document))
+    for table_ in _side_by_side(method, document) if narrow() else (_beside_controls(method, document),):
+        out.print()
+        out.print(table_)
     out.print()
     for split, counts in document["counts"].items():
         statuses = ", ".join(f"{name} {n}" for name, n in counts["statuses"].items())
@@ -74,7 +84,24 @@ def _scores(document: dict[str, Any]) -> Table:
         rows.append((name, number(score["value"]), interval(score), score["n"], score["n_clusters"], what))
     made = table("Scores", ("score", "value", "95 % interval", "n", "questions", "what"), rows)
     made.columns[-1].justify = "left"
+    for column in made.columns[1:5]:
+        column.no_wrap = True
     return made
+
+
+def _side_by_side(method: str, document: dict[str, Any]) -> list[Table]:
+    """A table for each test split, turned round: a row for each figure, a column for each method."""
+    every = {method: document["scores"], **document["controls"]}
+    splits = list(dict.fromkeys(name.partition(".")[0] for name in document["scores"]))
+    found = []
+    for split in splits:
+        rows = [
+            (f, *(number(s[f"{split}.{f}"]["value"]) if f"{split}.{f}" in s else "" for s in every.values()))
+            for f in _SHOWN
+            if f"{split}.{f}" in document["scores"]
+        ]
+        found.append(table(f"Beside its controls: {split}", ("figure", *every), rows))
+    return found
 
 
 def _beside_controls(method: str, document: dict[str, Any]) -> Table:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -12,11 +15,57 @@ from rich.text import Text
 
 #: Off a terminal, tables are as wide as they need to be, so that nothing is cut.
 PLAIN_WIDTH = 160
+#: On a terminal under so many columns, tables that need more are laid out anew.
+NARROW = 110
+
+#: Whether everything is put into ASCII, for logs.
+_ASCII: ContextVar[bool] = ContextVar("ascii", default=False)
+#: What becomes of our own signs there; of any other character its escape is left.
+_SIGNS = str.maketrans({
+    "–": "-", "−": "-", "—": "-", "…": "...", "²": "2", "×": "x", "·": "*", "±": "+-", "≤": "<=", "‖": "||",
+    "«": "<<", "»": ">>", "’": "'", "“": '"', "”": '"',
+})  # fmt: skip
+
+
+@contextmanager
+def ascii_only() -> Iterator[None]:
+    """Everything printed inside is ASCII, without colour: for logs."""
+    token = _ASCII.set(True)
+    try:
+        yield
+    finally:
+        _ASCII.reset(token)
+
+
+def in_ascii(text: str) -> str:
+    """Our signs as ASCII, what else is not ASCII as its escape."""
+    return text.translate(_SIGNS).encode("ascii", "backslashreplace").decode()
+
+
+class _AsciiOutput(io.TextIOBase):
+    """Standard output for what was not put into ASCII before it was laid out."""
+
+    def write(self, text: str) -> int:
+        sys.stdout.write(in_ascii(text))
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
 def console() -> Console:
-    """Standard output: as wide as it is on a terminal, wide and plain off one."""
+    """Standard output: as wide as it is on a terminal, wide and plain off one; without colour inside `ascii_only`."""
     terminal = sys.stdout.isatty()
+    if _ASCII.get():
+        return Console(
+            file=cast("IO[str]", _AsciiOutput()),
+            width=Console().width if terminal else PLAIN_WIDTH,
+            force_terminal=False,
+            no_color=True,
+            markup=False,
+            highlight=False,
+            emoji=False,
+        )
     return Console(
         width=None if terminal else PLAIN_WIDTH,
         # Said outright, for variables such as FORCE_COLOR would put escape codes into files.
@@ -30,14 +79,18 @@ def console() -> Console:
 
 def clean(text: object) -> Text:
     """Untrusted text: no markup, control characters made visible."""
-    return Text("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)))
+    visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+    return Text(in_ascii(visible) if _ASCII.get() else visible)
 
 
 def table(title: str, columns: Sequence[str | Text], rows: Iterable[Sequence[object]]) -> Table:
     """A table whose first column is aligned left; a cell that is not Text is untrusted."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    heading = clean(title)
+    heading.stylize("bold")
+    made = Table(title=heading, title_justify="left", box=None, pad_edge=False)
     for index, column in enumerate(columns):
-        made.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+        header = column if isinstance(column, Text) else clean(column)
+        made.add_column(header, justify="left" if index == 0 else "right", overflow="fold")
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else clean(cell) for cell in row))
     return made

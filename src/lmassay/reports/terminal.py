@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
+from lmassay.reports.evidence_table import VERDICT_STYLE, narrow, narrow_evidence, verdict_line
 from lmassay.reports.style import PLAIN_WIDTH as PLAIN_WIDTH
 from lmassay.reports.style import clean, number
 from lmassay.reports.style import console as _console
@@ -18,23 +20,29 @@ if TYPE_CHECKING:
     from lmassay.models.numerics import NumericsRow
     from lmassay.storage.fetch import BundledModel
 
-VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
 
+def print_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path | None = None) -> None:
+    """Evidence first, then scores, families, paraphrase groups, counts and notices.
 
-def print_run(record: dict[str, Any], document: dict[str, Any]) -> None:
-    """Evidence first, then scores, families, paraphrase groups, counts and notices."""
+    Parameters
+    ----------
+    folder : Path, optional
+        Where the run's tables are: heat maps are drawn from them after the evidence.
+    """
     console = _console()
     identity, model = record["identity"], record["model"]
     console.print(Text.assemble(("lmassay xray  ", "bold"), clean(f"{model['name']} on {identity['battery']['name']}")))
     settings = identity["settings"]
     about = [settings["protocol"], identity["convention"]["dtype"], f"seed {settings['seed']}", *model["notes"]]
     console.print(clean("; ".join(str(a) for a in about if a)))
-    survives = document["survives_its_controls"]
-    console.print(
-        Text("survives its controls: ").append("yes" if survives else "no", "bold green" if survives else "bold red")
-    )
+    console.print(verdict_line(document["survives_its_controls"]))
     console.print()
-    console.print(_evidence(document["evidence"]))
+    rows = document["evidence"]
+    console.print(narrow_evidence(rows, console.width) if narrow() else _evidence(rows))
+    if folder is not None:
+        from lmassay.reports.terminal_maps import print_xray_maps
+
+        print_xray_maps(folder, document)
     console.print()
     scores = [
         (name, number(s["value"]), _interval(s), s["n"], s["title"] + _status(s["status"]))
@@ -42,6 +50,8 @@ def print_run(record: dict[str, Any], document: dict[str, Any]) -> None:
     ]
     table = _table("Scores", ("score", "value", "95 % interval", "n", "what"), scores)
     table.columns[-1].justify = "left"
+    for column in table.columns[1:4]:
+        column.no_wrap = True
     console.print(table)
     console.print()
     families = [
