@@ -1,0 +1,70 @@
+"""Several cot runs of one page side by side: the leaderboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from lmassay.cot.leaderboard import leaderboard
+from lmassay.errors import LmassayError
+from lmassay.reports.cot_charts import leaderboard_chart
+from lmassay.reports.cot_figures import SELECTION
+from lmassay.reports.page.parts import Chart, Section, Table
+from lmassay.reports.page.words import counted, figure
+
+if TYPE_CHECKING:
+    from lmassay.cot.leaderboard import Leaderboard
+    from lmassay.reports.page.opened import OpenedRun
+
+TITLE = "Methods side by side"
+
+
+def cot_overview(runs: Sequence[OpenedRun], names: Sequence[str]) -> Section | None:
+    """Finished runs side by side; why not, where they were measured differently; None where fewer than two can be."""
+    # Selections of sentences have no predictions, and their costs are not better when they are higher.
+    of_methods = [run.path for run in runs if run.record["identity"]["task"]["kind"] != SELECTION]
+    if len(of_methods) < 2:
+        return None
+    try:
+        return section_of(leaderboard(of_methods))
+    except LmassayError as error:
+        return Section("leaderboard", TITLE, f"These runs do not stand in one table: {error.what}.")
+
+
+def section_of(board: Leaderboard) -> Section:
+    """The same of a leaderboard."""
+    figures = board.cells.filter(pl.col("headline"))
+    parts: list[Any] = [Table("leaderboard", TITLE, _reading(board), board.wide)]
+    if figures["value"].drop_nulls().len():
+        drawn = figures.drop("headline")
+        survey = (
+            f"{counted(drawn.height, 'headline figure')} of {counted(len(board.rows), 'row')} with their intervals."
+        )
+        parts.append(Chart("leaderboard-figures", "Headline figures by task", survey, leaderboard_chart(board), drawn))
+    if board.best.height:
+        parts.append(Table("leaderboard-best", "Best method that is no LLM against best LLM", _best(board), board.best))
+    return Section("leaderboard", TITLE, " ".join(f"{n}." for n in board.notices), parts)
+
+
+def _reading(board: Leaderboard) -> str:
+    medians = {r["row"]: r for r in board.aggregates.filter(figure="median_ood").to_dicts()}
+    ranked = [r for r in board.rows if (medians.get(r.label) or {}).get("value") is not None]
+    if not ranked:
+        return f"{counted(len(board.rows), 'row')}; no task has an OOD figure in every one, so none leads."
+    tasks = f"the median over {counted(len(board.common), 'task')} out of distribution"
+    first = medians[ranked[0].label]
+    said = f"By {tasks} {ranked[0].label} leads with {figure(first)} (n = {first['n']:,})"
+    controls = [r for r in ranked if r.kind == "control"]
+    if controls and controls[0] is not ranked[0]:
+        said += f"; the best control, {controls[0].label}, has {figure(medians[controls[0].label])}"
+    return f"{said}."
+
+
+def _best(board: Leaderboard) -> str:
+    known = board.best.filter(pl.col("gain_percent").is_not_null())
+    if not known.height:
+        return "No task has figures of both kinds."
+    ahead = known.filter(pl.col("gain_percent") > 0).height
+    return f"In {ahead} of {counted(known.height, 'comparison')} the best method that is no LLM is ahead."

@@ -1,0 +1,304 @@
+"""The page of a cot run: what its sentences say is in its numbers, and odd runs get sentences instead of figures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))
+from made_runs_of_cot import Certain, Constant, Counts, evaluated, made_data
+from test_compression import made_records
+
+from lmassay.cot.compression import cells_of
+from lmassay.cot.evaluate import evaluate
+from lmassay.cot.leaderboard import leaderboard
+from lmassay.errors import LmassayError
+from lmassay.methods.held_activations import word_states
+from lmassay.methods.linear import Linear
+from lmassay.reports.cot_figures import read_cot_run
+from lmassay.reports.page.cot import cot_page
+from lmassay.reports.page.cot_audit import audit_section
+from lmassay.reports.page.cot_compression import compression_section
+from lmassay.reports.page.cot_examples import token_texts
+from lmassay.reports.page.cot_parts import question_section, transfer_section
+from lmassay.reports.page.cot_runs import cot_overview, section_of
+from lmassay.reports.page.draw import drawn
+from lmassay.reports.page.opened import open_run
+from lmassay.reports.page.parts import Chart, Table
+from lmassay.reports.page.words import number
+from lmassay.storage.runs import COMPRESSION, PREDICTIONS, RUN, SCORES
+from made_runs import changed, rewrite_scores
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A run of each kind of method and task."""
+    root = tmp_path_factory.mktemp("runs")
+    made = {
+        "counts": (Counts, {}), "certain": (Certain, {}), "constant": (Constant, {}),
+        "regression": (Counts, {"kind": "regression", "ood": ("ood_1", "ood_2")}),
+        "interventional": (Counts, {"kind": "interventional"}), "no_ood": (Counts, {"ood": ()}),
+    }  # fmt: skip
+    for name, (method, how) in made.items():
+        evaluated(method, out=root / name, **how)
+    return root
+
+
+def sections(page):
+    return {section.id: section for section in page.sections}
+
+
+def parts(page):
+    return [part for section in page.sections for part in section.parts]
+
+
+@pytest.mark.parametrize("name", ["counts", "certain", "constant", "regression", "interventional", "no_ood"])
+def test_every_part_has_a_reading_a_download_and_an_id_of_its_own(folders, name):
+    page = cot_page(folders / name)
+    every = parts(page)
+    assert len({part.id for part in every}) == len(every)
+    assert len({section.id for section in page.sections}) == len(page.sections)
+    for part in every:
+        assert part.reading.strip().endswith(".")
+        assert part.rows.width
+        assert "nan" not in part.reading
+        assert "None" not in part.reading
+    for section in page.sections:
+        assert section.parts or section.intro
+    assert page.status == "done"
+    assert page.evidence == json.loads((folders / name / SCORES).read_text())["evidence"]
+
+
+@pytest.mark.parametrize("name", ["counts", "certain", "regression"])
+def test_every_chart_is_drawn(folders, name):
+    charts = [part for part in parts(cot_page(folders / name)) if isinstance(part, Chart)]
+    assert len(charts) >= 3
+    for part in charts:
+        assert drawn(part.chart, "p").startswith("<svg")
+
+
+def test_the_first_figures_sentence_has_value_interval_n_and_the_best_control(folders):
+    page = cot_page(folders / "counts")
+    scores = json.loads((folders / "counts" / SCORES).read_text())
+    reading = sections(page)["distribution"].parts[0].reading
+    for split in ("test", "ood_test"):
+        e = scores["scores"][f"{split}.g_mean2"]
+        assert (
+            f"{number(e['value'])} [{number(e['low'])}, {number(e['high'])}] (n = 80, {e['n_clusters']} questions)"
+            in reading
+        )
+        best = max((s[f"{split}.g_mean2"]["value"] or 0, name) for name, s in scores["controls"].items())
+        assert f"{best[1]} {number(best[0])}" in reading
+    assert page.headline.startswith("counts: g-mean² ")
+
+
+def test_the_evidence_gets_words(folders):
+    page = cot_page(folders / "counts")
+    assert page.signals["ood_test.auroc"] == "AUROC out of distribution (ood_test)"
+    assert {row["control"] for row in page.evidence} <= set(page.signals)
+
+
+def test_what_is_not_there_is_said(folders):
+    constant = sections(cot_page(folders / "constant"))
+    assert "undefined: no_threshold" in constant["transfer"].intro
+    assert "decides nothing" in constant["questions"].intro
+    plain = sections(cot_page(folders / "counts"))
+    assert "no probabilities (they run from" in plain["calibration"].intro
+    assert "`lmassay cot audit made --json > audit.json`" in plain["audit"].intro
+    assert not {"roc", "transfer"} & set(sections(cot_page(folders / "regression")))
+
+
+def test_a_probability_gets_its_reliability_with_how_far_it_is_off(folders):
+    (part,) = sections(cot_page(folders / "certain"))["calibration"].parts
+    mine = part.rows.filter(split="test")
+    off = sum(abs(a - b) * n for a, b, n in mine.select("score", "share", "n").rows()) / 80
+    assert f"(test) score and share of positives differ by {number(off)} on average over 80 rows" in part.reading
+
+
+def test_a_regression_is_predicted_against_true(folders):
+    (part,) = sections(cot_page(folders / "regression"))["calibration"].parts
+    run = read_cot_run(folders / "regression")
+    table = run.predictions.filter(method_id="counts", split="test")
+    bias = float((table["score"] - table["y_true"]).mean())
+    assert f"predictions {number(abs(bias))} too {'high' if bias > 0 else 'low'}" in part.reading
+    assert part.rows.height == 240
+
+
+def test_the_table_of_scores_holds_every_score_of_every_method(folders):
+    run = read_cot_run(folders / "counts")
+    (table,) = sections(cot_page(folders / "counts"))["scores"].parts
+    assert table.rows.height == len(run.document["scores"]) + sum(map(len, run.document["controls"].values()))
+
+
+def test_counts_add_up_to_the_rows_that_were_shown(folders):
+    table = sections(cot_page(folders / "counts"))["counts"].parts[0]
+    assert table.rows["rows"].sum() == 240
+    assert "scored 240 of 240 rows" in table.reading
+
+
+@pytest.mark.parametrize(("status", "said"), [("failed", "failed part-way"), ("running", "not finished")])
+def test_a_run_that_is_not_done_is_shown_and_marked(folders, tmp_path, status, said):
+    run = tmp_path / "run"
+    shutil.copytree(folders / "counts", run)
+    (run / SCORES).unlink()
+    changed(run, lambda record: record.update(status=status))
+    page = cot_page(run)
+    assert said in page.status
+    assert page.survives is None
+    assert not page.evidence
+    assert page.about
+
+
+def test_an_altered_run_is_refused(folders, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(folders / "counts", run)
+    pl.read_parquet(run / PREDICTIONS).with_columns(score=pl.lit(1.0)).write_parquet(run / PREDICTIONS)
+    with pytest.raises(LmassayError, match="not the table this run wrote"):
+        cot_page(run)
+
+
+AUDIT = {
+    "name": "made", "fingerprint": "x", "max_auroc": 0.6, "n_tests": 40,
+    "findings": [{"severity": "leak", "check": "feature", "subject": "<b>words</b>", "what": "AUROC .90 test*"}],
+    "figures": [
+        {"feature": "cot: words", "seen": "visible", "split": "test", "scope": "all", "auroc": 0.9, "low": 0.8, "high": 0.95,
+         "strength_low": 0.7, "g_mean2": None, "n": 80, "n_questions": 12}
+    ],
+}  # fmt: skip
+
+
+def test_an_audit_in_the_folder_is_shown_and_one_of_other_data_says_so(folders, tmp_path):
+    identity = json.loads((folders / "counts" / RUN).read_text())["identity"]
+    (tmp_path / "audit.json").write_text(json.dumps(AUDIT))
+    section = audit_section(tmp_path, identity)
+    assert "sha256 x; the run's data has" in section.intro
+    findings, features = section.parts
+    assert "1 leak" in findings.reading
+    assert "AUROC 0.90 on test (n = 80, 12 questions)" in features.reading
+    (tmp_path / "audit.json").write_text(json.dumps(AUDIT | {"fingerprint": identity["task"]["sha256"]}))
+    assert audit_section(tmp_path, identity).intro == "From audit.json in the run folder."
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"findings": 3}', json.dumps(AUDIT | {"findings": [{}]}), "[" * 100_000]
+)
+def test_a_file_that_is_no_audit_is_not_shown(text, folders, tmp_path):
+    identity = json.loads((folders / "counts" / RUN).read_text())["identity"]
+    (tmp_path / "audit.json").write_text(text)
+    section = audit_section(tmp_path, identity)
+    assert not section.parts
+    assert "is no audit" in section.intro
+
+
+def test_compression_curves_come_from_the_table_of_cells(tmp_path):
+    cells = cells_of(made_records())
+    cells.write_parquet(tmp_path / COMPRESSION)
+    section = compression_section(tmp_path, 0)
+    curves = section.parts[0]
+    kl = cells.filter(selector="monitor").group_by("question").agg(pl.col("answer_kl").mean())["answer_kl"].mean()
+    assert f"monitor has the least answer KL, {number(kl, 3)}" in curves.reading
+    assert {"monitor", "last_m", "deletion"} <= set(curves.rows["selector"])
+    assert drawn(curves.chart, "p").startswith("<svg")
+    pl.DataFrame({"m": [1]}).write_parquet(tmp_path / COMPRESSION)
+    with pytest.raises(LmassayError, match="does not have the columns"):
+        compression_section(tmp_path, 0)
+
+
+def test_runs_of_several_methods_make_a_leaderboard_and_others_say_why_not(folders):
+    opened = [open_run(folders / name) for name in ("counts", "certain", "constant")]
+    section = cot_overview(opened, ["a", "b", "c"])
+    table = section.parts[0]
+    board = leaderboard([folders / name for name in ("counts", "certain", "constant")])
+    assert table.rows["row"].to_list() == [row.label for row in board.rows]
+    for row in table.rows.to_dicts():
+        (cell,) = board.cells.filter(row=row["row"], figure="g_mean2", part="id").to_dicts()
+        shown = row["made ID"]
+        assert shown == cell["status"] if cell["value"] is None else shown.startswith(f"{cell['value']:.3f}")
+    other = cot_overview([open_run(folders / name) for name in ("counts", "no_ood")], ["a", "b"])
+    assert not other.parts
+    assert "do not stand in one table" in other.intro
+    assert cot_overview(opened[:1], ["a"]) is None
+    assert section_of(leaderboard([folders / "counts"])).parts
+
+
+def test_a_probes_tokens_are_its_examples_and_their_weights_its_contributions(tmp_path):
+    data = made_data()
+    store = Kept(word_states(x for s in data.splits.values() for x in s.examples), data)
+    probe = Linear()
+    probe.activations = store.held
+    evaluate(data, probe, out=tmp_path / "run")
+    run = read_cot_run(tmp_path / "run")
+    from lmassay.reports.page import cot_examples
+
+    chosen = cot_examples._chosen(probe, [("test", int(k)) for k in data["test"].examples.keys[:20]], 0.0)
+    score = {
+        int(k): float(s) for k, s in zip(data["test"].examples.keys, probe.score(data["test"].examples), strict=True)
+    }
+    some = {k: score[k] for k in map(int, data["test"].examples.keys[:20])}
+    by_why = {why: key for why, _, key in chosen}
+    assert by_why["highest score"] == max(some, key=some.get)
+    assert by_why["lowest score"] == min(some, key=some.get)
+    assert by_why.get("nearest to the threshold") in (min(some, key=lambda k: abs(some[k])), None)
+    with pytest.raises(LmassayError, match="no example of a test split"):
+        token_texts(tmp_path / "run", run, store.held, lambda ids: [str(i) for i in ids])
+    assert "is not shown" in sections(cot_page(tmp_path / "run"))["examples"].intro
+
+
+class Kept:
+    """States in memory."""
+
+    def __init__(self, held, data):
+        self.held, self.data = held, data
+
+
+def test_many_questions_are_drawn_in_part_and_the_note_says_so(folders):
+    run = read_cot_run(folders / "counts")
+    many = run.predictions.with_columns(group=pl.int_range(pl.len()))
+    frame = pl.concat([many.with_columns(group=pl.col("group") + i * many.height) for i in range(16)])
+    big = type(run)(run.record, run.document, frame)
+    (part,) = question_section(big).parts
+    assert part.rows.height <= 2000
+    assert "2,560 questions are drawn" in part.note
+
+
+def test_figures_of_one_class_are_undefined_and_the_page_stands(folders, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(folders / "counts", run)
+    document = json.loads((run / SCORES).read_text())
+    for scores in (document["scores"], *document["controls"].values()):
+        for e in scores.values():
+            e |= {"value": None, "low": None, "high": None, "status": "undefined: one class"}
+    rewrite_scores(run, document)
+    page = cot_page(run)
+    assert "undefined: one class" in page.headline
+    assert not sections(page)["distribution"].parts
+    assert transfer_section(read_cot_run(run)).intro
+    assert all(part.rows.width for part in parts(page))
+
+
+def test_worst_rows_are_folded_and_say_where_all_are(folders):
+    table = next(part for part in parts(cot_page(folders / "counts")) if part.id == "wrong")
+    assert isinstance(table, Table)
+    run = read_cot_run(folders / "counts")
+    mine = run.predictions.filter(pl.col("method_id") == "counts", pl.col("split").is_in(["test", "ood_test"]))
+    wrong = int((mine["decision"].cast(pl.Float64) != mine["y_true"]).sum())
+    assert table.n_total == wrong
+    assert table.whole == PREDICTIONS
+    assert f"decides {wrong} of 160 rows wrongly" in table.reading
+
+
+@pytest.mark.slow
+def test_fifty_thousand_predictions_stay_under_15_megabytes(tmp_path):
+    from lmassay.reports.page.write import write_report
+
+    evaluate(made_data(n=2800, n_questions=600), "length", out=tmp_path / "run")
+    assert pl.scan_parquet(tmp_path / "run" / PREDICTIONS).select(pl.len()).collect().item() >= 40_000
+    write_report([tmp_path / "run"], tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size < 15_000_000
+    np.testing.assert_array_less((tmp_path / "report.html").stat().st_size, 15_000_000)
