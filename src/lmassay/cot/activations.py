@@ -317,10 +317,10 @@ def check_store(store: ActivationStore, data: TaskData) -> None:
         ``run-folder-mismatch`` naming the first field that differs.
     """
     held = store.identity.get("task", {})
-    ours = {
-        "id": data.task.id,
     # Of a task's whole data a slice takes rows that the states are there for.
     sha256 = data.whole if data.whole and held.get("sha256") == data.whole else data.uncapped or data.fingerprint
+    ours = {
+        "id": data.task.id,
         "layout": data.layout,
         "regime": data.regime,
         "validation": data.validation,
