@@ -22,9 +22,10 @@ FENCED = re.compile(r"(^(?:```|~~~).*?^(?:```|~~~)\s*?$)", re.MULTILINE | re.DOT
 
 def on_config(config: Any) -> Any:
     """Give every error page its place under Errors."""
-    for section in config["nav"]:
-        if "Errors" in section:
-            section["Errors"] += [f"errors/{page.name}" for page in _error_pages()]
+    (errors,) = (section["Errors"] for section in config["nav"] if "Errors" in section)
+    for entry in errors:
+        if "By code" in entry:
+            entry["By code"] = [f"errors/{page.name}" for page in _error_pages()]
     return config
 
 
