@@ -122,7 +122,7 @@ def strongest_control(run: Documented, figure: str) -> str | None:
             if scores.get(f"{split}.{figure}", {}).get("value") is not None
         }
         if known:
-            return max(known, key=lambda name: known[name])
+            return str(max(known, key=lambda name: known[name]))
     return None
 
 
@@ -296,7 +296,8 @@ def reliability_rows(run: CotResult, method: str) -> pl.DataFrame:
 
 def calibration_error(rows: pl.DataFrame) -> float:
     """Mean distance between score and share of positives over a split's bins, weighted by their rows."""
-    return float(((rows["score"] - rows["share"]).abs() * rows["n"]).sum() / rows["n"].sum())
+    score, share, n = (rows[name].to_numpy() for name in ("score", "share", "n"))
+    return float(np.average(np.abs(score - share), weights=n))
 
 
 def prediction_rows(run: CotResult, method: str) -> pl.DataFrame:

@@ -76,7 +76,7 @@ def _findings(found: Mapping[str, Any]) -> Table:
 def _features(found: Mapping[str, Any]) -> list[Table]:
     if not found["figures"]:
         return []
-    kinds = dict.fromkeys(("auroc", "low", "high", "strength_low", "g_mean2"), pl.Float64)
+    kinds: dict[str, Any] = dict.fromkeys(("auroc", "low", "high", "strength_low", "g_mean2"), pl.Float64)
     kinds |= dict.fromkeys(("n", "n_questions"), pl.Int64) | dict.fromkeys(
         ("feature", "seen", "split", "scope"), pl.String
     )

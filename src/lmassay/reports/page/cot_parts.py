@@ -98,8 +98,8 @@ def roc_section(run: CotResult) -> Section | None:
     thinned = rows.filter(at=CURVE).group_by("method", "split").agg(pl.len(), pl.col("n_points").first())
     note = ""
     if thinned.filter(pl.col("len") < pl.col("n_points")).height:
-        most = int(thinned["n_points"].max() or 0)  # type: ignore[call-overload]
-        note = f"Curves are drawn at up to {thinned['len'].max()} of up to {most:,} points; all scores: {PREDICTIONS}."
+        most, kept = (max(thinned[name].to_list()) for name in ("n_points", "len"))
+        note = f"Curves are drawn at up to {kept} of up to {most:,} points; all scores: {PREDICTIONS}."
     order = rows["method"].unique(maintain_order=True).to_list()
     reading = f"{own}: {'; '.join(said)}."
     return Section("roc", title, "", [Chart("roc", "ROC", reading, roc_panels(rows, order), rows, note)])
