@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmassay.reports.page.words import clipped, number, sentence, span, verdict_kind, visible
+from lmassay.reports.page.words import clipped, digits_for, number, sentence, span, verdict_kind, visible
 
 ROW = {
     "signal": "real_win", "control": "random_label", "signal_value": 0.31, "control_value": 0.22, "difference": 0.09,
@@ -69,3 +69,8 @@ def test_nothing_invisible_is_left_and_what_is_visible_stays(text):
 
 def test_a_long_text_says_how_much_is_left_out():
     assert clipped("a" * 1_000_000, 100) == "a" * 100 + " … (999,900 more characters)"
+
+
+@pytest.mark.parametrize(("values", "digits"), [((0.3, 0.001), 2), ((0.004, None), 4), ((0.0, None), 2), ((3e-18,), 2)])
+def test_small_numbers_get_the_digits_that_tell_them_from_zero(values, digits):
+    assert digits_for(*values) == digits

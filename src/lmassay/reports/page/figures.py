@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 #: Width of a figure in the page's own units; the page scales it down on narrow windows.
-WIDTH = 640
+WIDTH = 720
 #: Dashes beside colours, so that curves can be told apart without either.
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 4), (1, 3))
 
@@ -43,20 +43,22 @@ def intervals(
     about = [alt.Tooltip(f"{label}:N")]
     about += [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "low", "high")]
     about += [alt.Tooltip("n:Q", format="d")]
+
+    def x_of(name: str) -> Any:
+        return alt.X(f"{name}:Q", title=title, axis=alt.Axis(tickCount=7))
+
     layers = [
-        alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.45).encode(x=alt.X("zero:Q")) if zero else None,
+        alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.45).encode(x=x_of("zero")) if zero else None,
         data.transform_filter("isValid(datum.low)")
         .mark_rule(strokeWidth=2, color=COLOURS[0])
-        .encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y),
-        data.mark_point(filled=True, size=70, opacity=1, color=COLOURS[0]).encode(
-            x=alt.X("value:Q", title=title), y=y, tooltip=about
-        ),
+        .encode(x=x_of("low"), x2="high:Q", y=y),
+        data.mark_point(filled=True, size=70, opacity=1, color=COLOURS[0]).encode(x=x_of("value"), y=y, tooltip=about),
     ]
     if null is not None:
         layers.append(
             data.transform_filter(f"isValid(datum['{null}'])")
             .mark_tick(thickness=2, size=16, color=COLOURS[1])
-            .encode(x=alt.X(f"{null}:Q"), y=y, tooltip=[alt.Tooltip(f"{null}:Q", title=null_title, format=".3f")])
+            .encode(x=x_of(null), y=y, tooltip=[alt.Tooltip(f"{null}:Q", title=null_title, format=".3f")])
         )
     return alt.layer(*(layer for layer in layers if layer is not None)).properties(
         width=WIDTH - 200, height=max(60, 26 * len(order))
@@ -89,8 +91,9 @@ def curves(
     shown = depths[:: max(1, len(depths) // 12)]
     x = alt.X("depth:O", sort=depths, title="depth",
               axis=alt.Axis(values=shown, labelAngle=-40 if len(shown) > 6 else 0))  # fmt: skip
-    colour = alt.Color(f"{series}:N", sort=names, title=None, scale=alt.Scale(domain=names, range=list(COLOURS)),
-                       legend=alt.Legend(orient="top", columns=3, columnPadding=28, symbolOpacity=1, symbolSize=60))  # fmt: skip
+    key = alt.Legend(orient="top", columns=3, columnPadding=28, symbolOpacity=1, symbolStrokeWidth=0)
+    scale = alt.Scale(domain=names, range=list(COLOURS))
+    colour = alt.Color(f"{series}:N", sort=names, title=None, scale=scale, legend=key)
     shape = alt.Shape(f"{series}:N", sort=names, title=None, scale=alt.Scale(domain=names, range=list(SHAPES)))
     dashes = [list(DASHES[i % len(DASHES)]) for i in range(len(names))]
     dash = alt.StrokeDash(f"{series}:N", sort=names, scale=alt.Scale(domain=names, range=dashes), legend=None)

@@ -15,6 +15,7 @@ from lmassay.reports.page.embed import columns_of, packed
 from lmassay.reports.page.parts import Chart, Example, Grid, Part, RunPage, Section, Table, Texts
 from lmassay.reports.page.words import (
     clipped,
+    digits_for,
     held,
     number,
     sentence,
@@ -179,7 +180,8 @@ def _sortable(value: Any) -> Any:
 
 def _largest(part: Grid) -> str:
     found = [np.abs(a[np.isfinite(a)]).max() for a in part.layers.values() if np.isfinite(a).any()]
-    return number(float(max(found, default=0.0)))
+    largest = float(max(found, default=0.0))
+    return number(largest, digits_for(largest))
 
 
 def _texts(part: Texts) -> dict[str, Any]:

@@ -88,6 +88,12 @@ def figure(row: Mapping[str, Any], digits: int = 2) -> str:
     return f"{number(row['value'], digits)} {span(row.get('low'), row.get('high'), digits)}".strip()
 
 
+def digits_for(*values: Any) -> int:
+    """Digits that tell these numbers from zero and each other: two, or more where all of them are small."""
+    largest = max((abs(float(v)) for v in values if v is not None and math.isfinite(v)), default=0.0)
+    return 2 if largest >= 0.05 or largest < 1e-9 else 1 - math.floor(math.log10(largest))
+
+
 def verdict_kind(verdict: str) -> str:
     """``survives``, ``fails`` or ``undecided``: the verdict without its reason."""
     word = verdict.split(" ", 1)[0]

@@ -101,21 +101,21 @@ def _page(run: OpenedRun, *, limit: int, batteries: Sequence[Battery]) -> RunPag
 def _overviews(runs: Sequence[OpenedRun], names: Sequence[str]) -> list[Section]:
     """What each suite says about its finished runs together."""
     done = [(run, name) for run, name in zip(runs, names, strict=True) if run.document is not None]
-    found = []
+    found: list[Section | None] = []
     for suite in ("xray", "cot"):
         mine = [(run, name) for run, name in done if run.suite == suite]
         if len(mine) > 1:
             with _blaming(f"the runs of {suite}"):
                 found.append(_overview(suite, [run for run, _ in mine], [name for _, name in mine]))
-    return found
+    return [section for section in found if section is not None]
 
 
-def _overview(suite: str, runs: Sequence[OpenedRun], names: Sequence[str]) -> Section:
+def _overview(suite: str, runs: Sequence[OpenedRun], names: Sequence[str]) -> Section | None:
     if suite == "xray":
         return xray_overview(runs, names)
-    from lmassay.reports.page.cot_board import board_section
+    from lmassay.reports.page.cot_runs import cot_overview
 
-    return board_section([run.path for run in runs])
+    return cot_overview(runs, names)
 
 
 @contextmanager

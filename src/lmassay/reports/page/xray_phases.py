@@ -10,7 +10,7 @@ import polars as pl
 
 from lmassay.reports.page.figures import curves
 from lmassay.reports.page.parts import Chart, Grid, Hover, Section, Table
-from lmassay.reports.page.words import counted, figure, number, span
+from lmassay.reports.page.words import counted, digits_for, figure, number, span
 from lmassay.reports.page.xray_wins import CONDITIONS
 from lmassay.xray.relabel import SUFFIX
 from lmassay.xray.scored import REAL
@@ -57,11 +57,14 @@ def patching_section(document: Mapping[str, Any], depths: Sequence[str]) -> Sect
     named = [depths[s] if s < len(depths) else str(s) for s in sources]
     # How many tasks a cell rests on is what tells a share of 1 of 1 from one of 20 of 20.
     hover = Hover([""] * len(sources), [["tasks, right answer"]] * len(sources), counts, "tasks")
-    shared = {
+    shared: dict[str, Any] = {
         "row_labels": named, "column_labels": [f"block.{t}" for t in targets], "row_name": "state of",
         "column_name": "put in place of", "hover": hover,
     }  # fmt: skip
-    tasks = pl.DataFrame(details["tasks"], infer_schema_length=None)
+    tasks = pl.DataFrame(details["tasks"], infer_schema_length=None).rename(
+        {"task_id": "task", "n_cells": "patches", "flips": "made to win", "best_delta": "best gain, nats"}
+    )
+    tasks = tasks.with_columns(pl.col("condition").replace(dict(CONDITIONS)))
     return Section(
         "patching", "Patching", intro,
         (
@@ -89,11 +92,12 @@ def _best_cell(cells: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) 
     best = document["scores"]["patching_best_delta"]
     if best["value"] is None:
         return f"Margins gained are undefined: {best['status']}."
+    digits = digits_for(best["value"], best["low"], best["high"])
     real = [c["mean_delta"] for c in cells if c["condition"] == REAL]
     gained = sum(d > 0 for d in real)
     return (
-        f"A task's best patch gains {figure(best)} nats on average (n = {best['n']:,}); over its tasks the mean margin "
-        f"rises in {gained:,} of {len(real):,} cells."
+        f"A task's best patch gains {figure(best, digits)} nats on average (n = {best['n']:,}); over its tasks the "
+        f"mean margin rises in {gained:,} of {len(real):,} cells."
     )
 
 
@@ -126,18 +130,21 @@ def ablation_section(document: Mapping[str, Any]) -> Section | None:
     ordered = {
         name: {t: g[t] for t in sorted(g, key=lambda t: t not in CONDITIONS.values())} for name, g in layers.items()
     }
-    shared = {"row_labels": kinds, "column_labels": [f"block.{b}" for b in blocks], "scale": "diverging",
+    named = [f"block.{b}" for b in blocks]
+    shared: dict[str, Any] = {"row_labels": kinds, "column_labels": named, "scale": "diverging",
               "row_name": "component", "column_name": "block"}  # fmt: skip
     scores = document["scores"]
 
     def reading(name: str, unit: str) -> str:
-        real = scores[f"ablation_{name}"]
-        held = [f"{figure(scores[f'ablation_{name}{s}'])} for the {CONDITIONS[c]}" for c, s in SUFFIX.items() if s]
+        real, *controls = (scores[f"ablation_{name}{suffix}"] for suffix in SUFFIX.values())
         worst = min((c for c in found if c["condition"] == REAL and c["family"] == ALL), key=lambda c: c[name])
-        where = f"block.{worst['block']} {_kind(worst)}"
+        digits = digits_for(*(e[k] for e in (real, *controls) for k in ("value", "low", "high")))
+        others = list(SUFFIX)[1:]
+        said = [f"{figure(e, digits)} for the {CONDITIONS[c]}" for c, e in zip(others, controls, strict=True)]
+        where = f"block.{worst['block']} {_kind(worst)} ({number(worst[name], digits_for(worst[name]))})"
         return (
-            f"Without a component the answer's {unit} changes by {figure(real)} on average (n = {real['n']:,} tasks), "
-            f"against {', '.join(held)}; it falls most without {where} ({number(worst[name])})."
+            f"Without a component the answer's {unit} changes by {figure(real, digits)} on average "
+            f"(n = {real['n']:,} tasks), against {', '.join(said)}; it falls most without {where}."
         )
 
     return Section(

@@ -57,10 +57,16 @@ def _psi_excess(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Chart:
 
 
 def _scores(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    rows = []
-    for name, d in documents:
-        row: dict[str, Any] = {"run": name, "survives its controls": bool(d["survives_its_controls"])}
-        rows.append(row | {score: figure(d["scores"][score]) for score in SCORES if score in d["scores"]})
+    rows: list[dict[str, Any]] = [
+        {"score": "survives its controls"}
+        | {name: "yes" if d["survives_its_controls"] else "no" for name, d in documents}
+        | {"what": "every row of the evidence survives"}
+    ]
+    for score in SCORES:
+        there = [d["scores"].get(score) for _, d in documents]
+        if any(there):
+            figures = {name: figure(e) if e else "–" for (name, _), e in zip(documents, there, strict=True)}
+            rows.append({"score": score, **figures, "what": next(e["title"] for e in there if e)})
     survive = sum(bool(d["survives_its_controls"]) for _, d in documents)
     reading = f"{survive} of {counted(len(documents), 'run')} survive all their controls."
     return Table(f"{_ID}-scores", "Scores", reading, pl.DataFrame(rows, infer_schema_length=None))

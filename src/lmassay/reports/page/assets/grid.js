@@ -12,6 +12,8 @@ class Grid {
     this.order = part.rows.map((_, i) => i);
     this.layers = part.layers.map((_, l) => part.arrays[`layer${l}`]);
     this.largest = Math.max(1e-9, ...this.layers.map((layer) => layer.largest()));
+    /* Small values get the digits that tell them apart. */
+    this.digits = Math.min(8, Math.max(3, Math.ceil(-Math.log10(this.largest)) + 2));
     this.chosen = 0;
     this.at = null;
     this.firstLine = [0];
@@ -66,6 +68,8 @@ class Grid {
     this.panels = this.chosen !== 0 && width >= 620 ? [0, this.chosen] : [this.chosen];
     const room = (width - this.label - 22 - GAP * (this.panels.length - 1)) / this.panels.length;
     this.cell = Math.max(1, Math.min(26, room / k));
+    /* Wide enough for the condition's name above it. */
+    this.panel = Math.min(room, Math.max(k * this.cell, this.panels.length > 1 ? 190 : 0));
     const tallest = Math.max(180, Math.min(620, window.innerHeight * 0.72));
     this.row = n > 40 ? 15 : 22;
     if (this.fitted) this.row = Math.min(this.row, (tallest - HEAD) / n);
@@ -136,7 +140,7 @@ class Grid {
       ctx.fillStyle = c.ink;
       ctx.textAlign = "right";
       for (let i = first; i < last; i++) {
-        ctx.fillText(fitted(ctx, part.rows[this.order[i]], label - 10), label - 6, HEAD + i * row - top + row / 2);
+        ctx.fillText(fitted(ctx, part.rows[this.order[i]], label - 10, true), label - 6, HEAD + i * row - top + row / 2);
       }
     }
     if (marked && this.at) {
@@ -169,7 +173,7 @@ class Grid {
       ctx.fillStyle = c.ink;
       ctx.textAlign = "left";
       ctx.font = "600 12px system-ui, sans-serif";
-      if (part.layers.length > 1) ctx.fillText(fitted(ctx, part.layers[this.panels[p]], Math.max(60, k * cell)), left, 8);
+      if (part.layers.length > 1) ctx.fillText(fitted(ctx, part.layers[this.panels[p]], Math.max(this.panel, k * cell)), left, 8);
       ctx.font = "10px system-ui, sans-serif";
       for (let j = 0; j < k; j++) {
         if (j % every && j !== k - 1) continue;
@@ -184,7 +188,7 @@ class Grid {
   }
 
   left(p) {
-    return this.label + p * (this.part.columns.length * this.cell + GAP);
+    return this.label + p * (this.panel + GAP);
   }
 
   pointer() {
@@ -265,7 +269,7 @@ class Grid {
 
   word(value) {
     if (value === null) return "not measured";
-    return this.part.scale === "win" ? (value ? "won" : "lost") : shown(value, true);
+    return this.part.scale === "win" ? (value ? "won" : "lost") : shown(value, true, this.digits);
   }
 
   /* The whole map, however much of it is in view. */
@@ -317,11 +321,13 @@ function rgb(hex) {
   return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 }
 
-function fitted(ctx, text, width) {
+/* Ids differ at their ends, so that of a label both ends are kept. */
+function fitted(ctx, text, width, both = false) {
   if (ctx.measureText(text).width <= width) return text;
-  let n = Math.min(text.length, Math.ceil(width / 4));
-  while (n > 1 && ctx.measureText(text.slice(0, n) + "…").width > width) n--;
-  return text.slice(0, n) + "…";
+  const cut = (n) => (both ? `${text.slice(0, Math.ceil(n / 2))}…${text.slice(text.length - Math.floor(n / 2))}` : `${text.slice(0, n)}…`);
+  let n = Math.min(text.length, Math.ceil(width / 3));
+  while (n > 1 && ctx.measureText(cut(n)).width > width) n--;
+  return cut(n);
 }
 
 function escaped(text) {
