@@ -155,6 +155,8 @@ def test_extraction_on_ray_equals_the_one_here_though_a_worker_is_killed(tmp_pat
             assert workers
             os.kill(workers[0].pid, signal.SIGKILL)
             killed.append(workers[0].pid)
+            # A kill in the middle of a shard leaves a file like this one.
+            (tmp_path / "there" / "shards" / f".00003-0.{workers[0].pid}.tmp").write_bytes(b"half")
 
     try:
         here = run(data, reader, tmp_path / "here")

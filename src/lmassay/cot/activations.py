@@ -127,6 +127,8 @@ def extract_activations(
             took = time.perf_counter() - began
             timings = {"seconds": round(took, 2), "tokens": read, "tokens_per_s": round(read / took, 1)}
             folder.update(timings=[*folder.record.get("timings", []), timings])
+            # A worker that was killed on the way left what it was writing.
+            files.clear_leftovers()
         finished = _finish(folder, plan, files, only=wanted)
         return Result(out, folder.record, len(wanted) - len(todo), len(todo), finished)
 
