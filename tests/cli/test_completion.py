@@ -111,7 +111,9 @@ def test_installing_writes_the_script_and_tells_the_shell_to_read_it(tmp_path):
     assert ".bash_completions/lmassay.sh" in (tmp_path / ".bashrc").read_text()
 
 
-@pytest.mark.parametrize("line", ["lmassay xray run ", "lmassay cot run ", "lmassay cot run x --method "])
+@pytest.mark.parametrize(
+    "line", ["lmassay xray run ", "lmassay xray run x --battery ", "lmassay cot run ", "lmassay cot run x --method "]
+)
 def test_a_key_press_loads_no_model_library(line, folder):
     words = line.split(" ")
     asked = {"_LMASSAY_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
@@ -154,7 +156,7 @@ def test_fixed_values_are_those_the_program_takes():
     from lmassay.cot.build.registry import BUILDERS
     from lmassay.cot.load import VALIDATIONS
     from lmassay.cot.task import LAYOUTS, REGIMES
-    from lmassay.xray import ablation, options, phases, run
+    from lmassay.xray import ablation, batteries, options, phases, run
 
     taken = {
         "protocol": get_args(options.Protocol),
@@ -169,6 +171,7 @@ def test_fixed_values_are_those_the_program_takes():
     }
     for name, values in taken.items():
         assert {o.value for o in completion.OFFERS[name]("")} == set(values), name
+    assert [o.value for o in completion.batteries("")] == [n.removesuffix("N") for n in batteries.battery_names()]
     assert set(completion.PHASES) == {*phases.PHASES, phases.ALL}
     assert {o.value for o in completion.OFFERS["analyse.task"]("")} <= set(BUILDERS)
     assert [o.value for o in completion.models("")] == list(BUNDLED)

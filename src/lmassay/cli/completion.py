@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from importlib.metadata import entry_points
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ ENTRIES = 2000
 RUNS = "runs"
 #: Characters of what a value is; longer ones would be broken into lines, which zsh takes for more values.
 HELP = 60
+BATTERIES = ("core50", "heldout54", "balanced:")
 PHASES = ("real", "controls", "paraphrase", "patching", "ablation", "geometry", "all")
 
 Words = Callable[[str], Iterable["Offer"]]
@@ -53,9 +55,9 @@ def models(incomplete: str) -> list[Offer]:
 
 def batteries(incomplete: str) -> list[Offer]:
     """Names of batteries; N of the balanced one stays to be typed."""
-    from lmassay.xray.batteries import battery_names
-
-    return [Offer(name.removesuffix("N")) for name in battery_names()]
+    # The batteries themselves load numpy, which takes longer than all the rest of an answer.
+    installed = sorted(entry.name for entry in entry_points(group="lmassay.batteries"))
+    return [Offer(name) for name in (*BATTERIES, *installed)]
 
 
 def tasks(incomplete: str) -> list[Offer]:
