@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
@@ -25,15 +25,15 @@ class ModelSource:
     ----------
     name : str
         A bundled name, folder, ``.gguf`` file or hub id.
-    device_map : str or None
-        ``auto`` spreads a model that is larger than one card, by accelerate.
+    device_map : str, dict or None
+        ``auto`` spreads a model that is larger than one card, by accelerate; a mapping says where each module is put.
     """
 
     name: str
     revision: str | None = None
     device: str | None = None
     dtype: str | None = None
-    device_map: str | None = None
+    device_map: str | dict[str, Any] | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
     accept_license: bool = False
