@@ -181,6 +181,47 @@ def test_faults_are_retried_and_nothing_is_lost(items, tmp_path, key):
     assert found.document["scores"]["test.unparsed"]["value"] == 0
 
 
+def test_a_reply_that_takes_too_long_is_given_up_and_asked_for_again(items, tmp_path, key):
+    """The first request about each of four items gets no answer within the limit of a second."""
+    order = {}
+
+    def reply(body, n):
+        item = body["messages"][-1]["content"]
+        late = order.setdefault(item, len(order)) % 9 == 0
+        return "hang" if late and n == 1 else "higher" if "wait" in item else "lower"
+
+    with serving(reply) as server:
+        found = served(items, server, tmp_path / "run", attempt_timeout=1)
+    assert sorted(server.asked.values()) == [1] * 32 + [2] * 4
+    assert set(server.answered.values()) == {1}
+    assert len(server.answered) == 36
+    assert found.document["scores"]["test.unparsed"]["value"] == 0
+
+
+@pytest.mark.slow
+def test_a_server_that_stops_answering_leaves_a_run_that_goes_on_without_asking_twice(items, tmp_path, key):
+    """It takes requests and answers none of them: each is given up after a second, retries included."""
+
+    def stuck(body, n):
+        return "higher" if len(server.answered) < 30 else "hang"
+
+    with serving(stuck) as server:
+        with pytest.raises(LmassayError, match="items have no reply") as caught:
+            served(items, server, tmp_path / "run", attempt_timeout=1, timeout=2, max_retries=1)
+        first = set(server.answered)
+        # Each was tried again before the run gave up.
+        assert {server.asked[item] > 1 for item in set(server.asked) - first} == {True}
+    assert caught.value.exit_status == 3
+    assert 30 <= len(first) < 36
+    assert read_record(tmp_path / "run")["status"] == "failed"
+    with serving(lambda body, n: "lower") as server:
+        found = served(items, server, tmp_path / "run", attempt_timeout=1, timeout=2, max_retries=1)
+        assert set(server.asked.values()) == {1}
+        assert not set(server.asked) & first
+        assert len(server.asked) == 36 - len(first)
+    assert found.document["counts"]["test"]["n_scored"] == 12
+
+
 def test_an_item_too_long_for_the_model_is_unparsed(items, key):
     with serving(lambda body, n: "long" if " test " in body["messages"][-1]["content"] else "higher") as server:
         found = served(items, server)
