@@ -114,6 +114,23 @@ def test_a_request_that_is_wrong_is_one_line_and_leaves_no_data(here, capsys, mo
     assert not (here / "a" / "data.parquet").exists()
 
 
+def test_another_model_may_choose_the_sentences_and_is_in_the_recipe(here, capsys):
+    tiny_hf("llama", seed=5, max_position_embeddings=8192).save_pretrained("reader")
+    tiny_tokenizer().save_pretrained("reader")
+    options = ("rollouts=20", "sampling.max_tokens=60", "shortest=6", "keep=1", "selectors=last_m,monitor",
+               "monitor_tokens=3")  # fmt: skip
+    words = _command("a", "--monitor-model", "reader", task="compression", options=options)
+    status, out, err = _run(capsys, *words)
+    recipe = json.loads((here / "a" / "recipe.json").read_text())
+    assert recipe["monitor"]["name"] == "reader"
+    assert recipe["monitor"]["fingerprint"] != recipe["subject"]["fingerprint"]
+    assert "| monitor | reader |" in (here / "a" / "README.md").read_text()
+    assert (status, "opening reader" in err) in ((0, True), (3, True)), out
+    status, _, err = _run(capsys, *_command("b", "--monitor-model", "reader"))
+    assert status == 2
+    assert "no monitor is asked in atypical_length" in err
+
+
 @pytest.mark.slow
 def test_a_killed_build_goes_on_and_ends_as_an_uninterrupted_one(here, capsys):
     command = [sys.executable, "-c", "from lmassay.cli import main; main()", *map(str, _command("killed"))]

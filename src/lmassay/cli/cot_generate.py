@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,9 @@ import typer
 from lmassay.cli.options import AcceptLicense, AllowPickle, Device, Revision, Task
 
 if TYPE_CHECKING:
-    from lmassay.cot.build.workshop import Asked
+    from collections.abc import Sequence
+
+    from lmassay.cot.build.workshop import Asked, Draw
     from lmassay.models.attended import Attended
     from lmassay.models.sampling import Engine, Progress, Sample
 
@@ -46,6 +49,10 @@ def generate(
     rollouts: Annotated[
         Path | None, typer.Option(help="Folder of stored samples, to share them between tasks; default: in --out.")
     ] = None,
+    monitor_model: Annotated[
+        str | None,
+        typer.Option(help="Task 9: who is asked which sentences to keep, here or at the --server; default: MODEL."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of every draw.")] = 0,
     revision: Revision = None,
     device: Device = None,
@@ -58,15 +65,20 @@ def generate(
     No sample is drawn twice. Exit status 3 when no example qualified; the card says why.
     """
     from lmassay.cli.sampling_progress import shown_pace
+    from lmassay.cot.build.asked_monitor import Monitor
     from lmassay.cot.build.prompts import read_questions
     from lmassay.cot.build.run import ROLLOUTS, find_builder
     from lmassay.cot.build.run import generate as build
     from lmassay.cot.build.settings import configured
+    from lmassay.errors import LmassayError
     from lmassay.models.source import ModelSource
+    from lmassay.models.thinking import AUTO
     from lmassay.storage.rollouts import opened
 
     # What can be wrong is looked at before a model is opened.
     id_, builder = find_builder(task)
+    if monitor_model is not None and id_ != "compression":
+        raise LmassayError("bad-request", f"no monitor is asked in {id_}", "leave --monitor-model out")
     configured(builder.settings, option or [])
     questions = read_questions(prompts, id_)
     source = ModelSource(
@@ -75,10 +87,17 @@ def generate(
     with opened(rollouts or out / ROLLOUTS) as store, shown_pace("samples") as progress:
         engine, attended = _subject(source, server, tokenizer, thinking, concurrency, id_)
 
-        def draw(asked: Any) -> list[list[Sample]]:
-            return _draw(store, engine, asked, seed, progress)
+        def drawing(subject: Engine) -> Draw:
+            return lambda asked: _draw(store, subject, asked, seed, progress)
 
-        built = build(task, engine, questions, draw, out, seed=seed, options=option or [], attended=attended, say=_say)
+        monitor = None
+        if monitor_model is not None:
+            asked, _ = _subject(replace(source, name=monitor_model, revision=None), server, None, AUTO, concurrency, "")
+            monitor = Monitor(asked, drawing(asked))
+        built = build(
+            task, engine, questions, drawing(engine), out, seed=seed, options=option or [], attended=attended,
+            monitor=monitor, say=_say,
+        )  # fmt: skip
     for what, n in built.recipe["counts"].items():
         typer.echo(f"{what}: {n:,}")
     for why, n in built.dropped.most_common():
@@ -108,7 +127,7 @@ def _subject(
     return subject, SentenceAttention(subject) if task == "compression" else None
 
 
-def _draw(store: Any, engine: Engine, asked: list[Asked], seed: int, progress: Progress) -> list[list[Sample]]:
+def _draw(store: Any, engine: Engine, asked: Sequence[Asked], seed: int, progress: Progress) -> list[list[Sample]]:
     from lmassay.models.drawing import Wanted, drawn_all
 
     return drawn_all(store, engine, [Wanted(*one) for one in asked], seed, progress=progress)

@@ -26,6 +26,12 @@ SCHEMA: dict[str, Any] = {
     "question": pl.String, "prefix_length": pl.Int64, "n_region": pl.Int64, "m": pl.Int64, "selector": pl.String,
     "indices": pl.List(pl.Int64), "answer_kl": pl.Float64, "token_kl": pl.Float64, "floored_mass": pl.Float64,
 }  # fmt: skip
+#: What cells that were built have beside: which rollout the prefix is of, whether the KLs are exact, and, in the cell
+#: of the whole prefix, the answer KL when each sentence is the only one kept.
+OWN: dict[str, Any] = {
+    "rollout": pl.Int64, "token_kl_lower_bound": pl.Boolean, "answer_kl_exact": pl.Boolean,
+    "single_kl": pl.List(pl.Float64),
+}  # fmt: skip
 #: Fields of the published records that are read.
 _NEEDED = ("question_id", "method", "prefix_length", "keep_m", "token_kl", "selected_indices", "distribution")
 

@@ -110,10 +110,10 @@ def _measured(
 
 def _read(shop: Workshop, question: Question, rollouts: list[Rollout]) -> list[tuple[Rollout, str]]:
     found = []
-    for rollout in rollouts:
-        answer = letter(rollout.answer, question.letters) if rollout.ended else None
+    for rollout in shop.finished(rollouts):
+        answer = letter(rollout.answer, question.letters)
         if answer is None:
-            shop.drop(Dropped.NO_ANSWER if rollout.ended else Dropped.NO_END)
+            shop.drop(Dropped.NO_ANSWER)
         else:
             found.append((rollout, answer))
     return found

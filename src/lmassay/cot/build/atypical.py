@@ -52,8 +52,7 @@ def build_answer(shop: Workshop, settings: AnswerSettings) -> list[Row]:
     for question, rollouts in zip(
         shop.questions, shop.rollouts(asked, settings.sampling, settings.rollouts), strict=True
     ):
-        read = [(r, letter(r.answer, question.letters)) for r in rollouts if r.ended]
-        shop.drop(Dropped.NO_END, len(rollouts) - len(read))
+        read = [(r, letter(r.answer, question.letters)) for r in shop.finished(rollouts)]
         answered = [(r, a) for r, a in read if a is not None]
         shop.drop(Dropped.NO_ANSWER, len(read) - len(answered))
         majority = settings.rule.majority([a for _, a in answered])
@@ -92,8 +91,7 @@ def build_length(shop: Workshop, settings: LengthSettings) -> list[Row]:
     for question, rollouts in zip(
         shop.questions, shop.rollouts(asked, settings.sampling, settings.rollouts), strict=True
     ):
-        ended = [r for r in rollouts if r.ended]
-        shop.drop(Dropped.NO_END, len(rollouts) - len(ended))
+        ended = shop.finished(rollouts)
         lengths = [n_words(r.cot) for r in ended]
         labels = settings.rule.labels(lengths)
         if isinstance(labels, Dropped):

@@ -58,6 +58,7 @@ def _recipe(recipe: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("questions", f"{questions['name']} ({questions['n']}, sha256 {questions['sha256']})"),
         ("seed", recipe["seed"]),
         ("lmassay", recipe["version"]),
+        *([("monitor", recipe["monitor"]["name"])] if "monitor" in recipe else []),
         *recipe["settings"].items(),
     ]  # fmt: skip
 

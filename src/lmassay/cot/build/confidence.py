@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -53,8 +54,7 @@ def build(shop: Workshop, settings: Settings) -> list[Row]:
     """Rows of the data set: the chain of thought alone is visible."""
     prompts = {q.id: q.text() for q in shop.questions}
     found = shop.rollouts(list(prompts.items()), settings.sampling, settings.baseline)
-    ended = [r for rollouts in found for r in rollouts if r.ended and r.cot.strip()]
-    shop.drop(Dropped.NO_END, sum(map(len, found)) - len(ended))
+    ended = shop.finished(chain.from_iterable(found), said=True)
     scores = _scores(shop, [(prompts[r.question], r.answer) for r in ended], settings)
     baseline: dict[str, list[tuple[Rollout, int]]] = {}
     for rollout, value in zip(ended, scores, strict=True):

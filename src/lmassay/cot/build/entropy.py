@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
 
 import numpy as np
 
+from lmassay.cot.build.letters import log_shares
 from lmassay.cot.build.rules import Dropped
 from lmassay.cot.build.sentences import joined, sentences
 from lmassay.cot.build.workshop import Rollout, Row, Workshop
 from lmassay.measures.divergence import entropies
-from lmassay.models.sampling import LetterLogprobs, Prompt, Sampling
+from lmassay.models.sampling import Prompt, Sampling
 
 #: What is put between a cut chain of thought and the answer.
 FORCING = "So, the answer is:"
@@ -38,10 +39,8 @@ def build(shop: Workshop, settings: Settings) -> list[Row]:
     """Rows of the data set: a prefix of whole sentences, the first one empty, and the entropy in nats."""
     by_id = {q.id: q for q in shop.questions}
     found = shop.rollouts([(q.id, q.text()) for q in shop.questions], settings.sampling, settings.rollouts)
-    ended = [r for rollouts in found for r in rollouts if r.ended]
-    shop.drop(Dropped.NO_END, sum(map(len, found)) - len(ended))
     places: list[tuple[Rollout, int, str]] = []
-    for rollout in ended:
+    for rollout in shop.finished(chain.from_iterable(found)):
         parts = sentences(rollout.cot)
         if len(parts) < 2:
             shop.drop(Dropped.TOO_FEW_SENTENCES)
@@ -52,13 +51,13 @@ def build(shop: Workshop, settings: Settings) -> list[Row]:
     letters = shop.engine.letters(prompts, [by_id[r.question].letters for r, _, _ in places])
     rows: list[Row] = []
     for (rollout, k, text), found_letters in zip(places, letters, strict=True):
-        p, uncertain = normalised(found_letters)
+        p = np.exp(log_shares(found_letters))
         rows.append({
             "example_id": f"{rollout.question} {rollout.number} {k}", "split": shop.split[rollout.question],
             "question_id": rollout.question, "label": float(entropies(p)),
             "prompt": by_id[rollout.question].prompt, "cot": text, "sentence_idx": k, "rollout": rollout.number,
             "option": by_id[rollout.question].lettered,
-            "distribution": p.tolist(), "bounded": uncertain,
+            "distribution": p.tolist(), "bounded": not found_letters.exact,
         })  # fmt: skip
     return rows
 
@@ -66,10 +65,3 @@ def build(shop: Workshop, settings: Settings) -> list[Row]:
 def forced(shop: Workshop, asked: str, cot: str) -> Prompt:
     """The prompt that makes the model answer after a cut chain of thought."""
     return shop.answering(asked, f"{cot} {FORCING}" if cot else FORCING)
-
-
-def normalised(letters: LetterLogprobs) -> tuple[np.ndarray[Any, np.dtype[np.float64]], bool]:
-    """Probabilities among the letters; and whether one of them was only bounded (it then counts by its upper bound)."""
-    logs = np.asarray(letters.high, np.float64)
-    p = np.exp(logs - logs.max())
-    return p / p.sum(), not letters.exact

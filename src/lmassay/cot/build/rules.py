@@ -39,6 +39,8 @@ class Dropped(StrEnum):
     NOT_DRAWN = "not drawn: the question had enough"
     NO_PARTNER = "no partner of like length in the other class"
     TOO_FEW_SENTENCES = "the chain of thought has too few sentences"
+    NOT_CHOSEN = "the monitor's reply does not name M sentences"
+    EMPTY = "the chain of thought is empty"
 
 
 @dataclass(frozen=True, slots=True)

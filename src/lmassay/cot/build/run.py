@@ -15,13 +15,14 @@ from lmassay.cot.build.card import card
 from lmassay.cot.build.registry import BUILDERS, Builder
 from lmassay.cot.build.settings import configured, named
 from lmassay.cot.build.workshop import Row, Workshop
-from lmassay.cot.compression import SCHEMA
+from lmassay.cot.compression import OWN, SCHEMA
 from lmassay.cot.tasks import find_task
 from lmassay.errors import FAILED_PART_WAY, LmassayError, nearest
 from lmassay.storage.atomic import parquet_bytes, write_bytes, write_json, write_text
 from lmassay.storage.runs import first_difference
 
 if TYPE_CHECKING:
+    from lmassay.cot.build.asked_monitor import Monitor
     from lmassay.cot.build.prompts import Questions
     from lmassay.cot.build.workshop import Draw
     from lmassay.models.attended import Attended
@@ -75,6 +76,7 @@ def generate(
     seed: int = 0,
     options: Sequence[str] = (),
     attended: Attended | None = None,
+    monitor: Monitor | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Built:
     """Build a task's data into a folder that exists.
@@ -87,6 +89,8 @@ def generate(
         ``NAME=VALUE``, see `lmassay.cot.build.settings`.
     attended : Attended, optional
         For the selectors by attention of task 9.
+    monitor : Monitor, optional
+        Who is asked by the selector ``monitor`` of task 9; the subject where nobody is named.
 
     Raises
     ------
@@ -109,11 +113,13 @@ def generate(
         "questions": {"name": questions.name, "sha256": questions.sha256, "n": len(questions.items)},
         "seed": seed, "settings": named(settings), "version": version("lmassay"),
     }  # fmt: skip
+    if monitor is not None:
+        recipe["monitor"] = {"name": monitor.engine.name, "fingerprint": monitor.engine.fingerprint}
     _check_folder(folder, recipe)
     free = [q.id for q in questions.items if q.split is None]
     split = splits_of(free, SHARES, seed) | {q.id: q.split for q in questions.items if q.split is not None}
     shop = Workshop(engine, draw, questions.items, split, seed)
-    rows = builder.build(shop, settings, *((attended,) if id_ == "compression" else ()))
+    rows = builder.build(shop, settings, *((attended, monitor) if id_ == "compression" else ()))
     dropped = Counter({str(why): n for why, n in shop.dropped.items()})
     recipe |= {"counts": shop.counts, "dropped": dict(dropped), "examples": len(rows)}
     rows = sorted(rows, key=_order)
@@ -162,7 +168,7 @@ def _write(folder: Path, task: str, rows: list[Row]) -> None:
 
     if task == "compression":
         frame = pl.DataFrame(rows, infer_schema_length=None)
-        frame = frame.with_columns(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+        frame = frame.with_columns(pl.col(name).cast(kind) for name, kind in {**SCHEMA, **OWN}.items())
         write_bytes(folder / CELLS, parquet_bytes(frame))
     else:
         write_bytes(folder / DATA, parquet_bytes(pl.DataFrame(rows, infer_schema_length=None)))

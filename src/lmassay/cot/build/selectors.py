@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 RANDOM, SINGLE, LAST_ATTENTION, NEXT_ATTENTION = (
     "random", "single_sentence_oracle", "last_sentence_attention", "next_sentence_attention_oracle",
 )  # fmt: skip
+#: A language model that is asked (`asked_monitor`): it chooses anew for every M, and ranks nothing.
+MONITOR = "monitor"
 #: What needs the subject's attention, and so the subject in this process.
 ATTENTION = (LAST_ATTENTION, NEXT_ATTENTION)
-SELECTORS = (LAST_M, RANDOM, SINGLE, LAST_ATTENTION, NEXT_ATTENTION)
+SELECTORS = (LAST_M, RANDOM, SINGLE, LAST_ATTENTION, NEXT_ATTENTION, MONITOR)
 
 
 @dataclass(frozen=True, slots=True)

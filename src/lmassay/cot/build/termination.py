@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from lmassay.cot.build.balance import drawn, equal_classes, pairs_of_like_length
@@ -60,8 +61,7 @@ def build(shop: Workshop, settings: Settings) -> list[Row]:
     """Rows of the data set: training prefixes by distance from the end, the others by resampling."""
     prompts = {q.id: q.text() for q in shop.questions}
     found = shop.rollouts(list(prompts.items()), settings.sampling, settings.rollouts)
-    ended = [r for rollouts in found for r in rollouts if r.ended and r.cot.strip()]
-    shop.drop(Dropped.NO_END, sum(map(len, found)) - len(ended))
+    ended = shop.finished(chain.from_iterable(found), said=True)
     train = _by_distance([r for r in ended if shop.split[r.question] == "train"], settings.rule)
     kept = equal_classes(train, shop.seed, label=_label, name=_name)
     shop.drop(Dropped.UNBALANCED, kept_back(kept, train))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,18 @@ class Workshop:
             [self._taken_apart(question, number, sample) for number, sample in enumerate(samples)]
             for (question, _), samples in zip(texts, found, strict=True)
         ]
+
+    def finished(self, rollouts: Iterable[Rollout], *, said: bool = False) -> list[Rollout]:
+        """Those that came to an end; the others are noted, and with `said` those that thought nothing."""
+        kept = []
+        for rollout in rollouts:
+            if not rollout.ended:
+                self.drop(Dropped.NO_END)
+            elif said and not rollout.cot.strip():
+                self.drop(Dropped.EMPTY)
+            else:
+                kept.append(rollout)
+        return kept
 
     def _taken_apart(self, question: str, number: int, sample: Sample) -> Rollout:
         thinking = self.engine.thinking
