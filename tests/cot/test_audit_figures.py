@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
-from lmassay.cot.audit.figures import ALPHA, Side, Strength, between, holm, ordered_pairs, strength, together, within
+from lmassay.cot.audit.figures import (
+    ALPHA,
+    Pairs,
+    Side,
+    Strength,
+    between,
+    holm,
+    ordered_pairs,
+    strength,
+    together,
+    within,
+)
 
 
 def made(seed, n=60, k=7, n_values=9):
@@ -65,6 +76,15 @@ def test_within_counts_pairs_of_one_question_only():
     expected = sum(roc_auc_score(y[code == q], score[code == q]) * pairs[q] for q in mixed) / sum(pairs.values())
     assert inside.value == pytest.approx(expected)
     assert inside.k == len(mixed)
+
+
+def test_a_split_of_fewer_draws_lends_as_many_to_the_whole():
+    rng = np.random.default_rng(0)
+    few, many = (Pairs(3.0, 6.0, rng.random(n), np.full(n, 6.0), 5, 2) for n in (7, 10))
+    both = together([few, many])
+    assert both.value == 0.5
+    assert both.ordered_draws == pytest.approx(few.ordered_draws + many.ordered_draws[:7])
+    assert both.draws == pytest.approx(both.ordered_draws / 12)
 
 
 def test_splits_together_add_up_their_own_pairs():

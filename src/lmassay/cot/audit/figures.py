@@ -167,11 +167,13 @@ def within(positive: Side, negative: Side, times: Floats) -> Pairs:
 
 def together(parts: Sequence[Pairs]) -> Pairs:
     """The pairs of several splits, each drawn by itself."""
+    # A split of few questions has fewer draws: those of one class are given up. Draws of splits are independent.
+    n = min(len(p.pairs_draws) for p in parts)
     return Pairs(
         sum(p.ordered for p in parts),
         sum(p.pairs for p in parts),
-        np.sum([p.ordered_draws for p in parts], axis=0),
-        np.sum([p.pairs_draws for p in parts], axis=0),
+        np.sum([p.ordered_draws[:n] for p in parts], axis=0),
+        np.sum([p.pairs_draws[:n] for p in parts], axis=0),
         sum(p.n for p in parts),
         sum(p.k for p in parts if p.pairs),
     )
