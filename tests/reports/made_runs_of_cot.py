@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,8 @@ class Constant(Counts):
         return np.zeros(len(X))
 
 
+@cache
 def evaluated(method=Counts, kind="binary", *, out=None, **made):
-    """A method on made data, in memory or in a folder."""
+    """A method on made data, in memory or in a folder; the same one once."""
     data = made_data(kind, **{"n": 80, **made})
     return evaluate(data, method, out=out)

@@ -144,12 +144,20 @@ def distribution_rows(run: Documented, figures: Sequence[str]) -> pl.DataFrame:
     kinds = {"figure": pl.String, "method": pl.String, "role": pl.String, "split": pl.String, "part": pl.String,
              "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.Int64, "n_questions": pl.Int64,
              "status": pl.String}  # fmt: skip
-    return pl.DataFrame(rows, schema=kinds)
+    found = pl.DataFrame(rows, schema=kinds)
+    order = pl.col("figure").replace_strict({f: i for i, f in enumerate(figures)}, return_dtype=pl.Int64)
+    return found.sort(order, maintain_order=True)
 
 
 def rows_of(run: CotResult, method: str) -> dict[str, Rows]:
     """A method's usable rows by split, validation included."""
     return rows_by_method(run.predictions.filter(method_id=method)).get(method, {})
+
+
+def _in_order(run: Documented) -> pl.Expr:
+    """Sorts by split, in the run's order."""
+    places = {split: i for i, split in enumerate([*splits_of(run), "ood"])}
+    return pl.col("split").replace_strict(places, default=len(places), return_dtype=pl.Int64)
 
 
 def threshold_of(run: Documented, method: str) -> float | None:
@@ -222,7 +230,7 @@ def transfer_rows(run: Documented) -> pl.DataFrame:
     return (
         chosen.join(best, on=["method", "split"], how="inner", maintain_order="left")
         .with_columns(lost=pl.col("best") - pl.col("value"))
-        .sort("split", maintain_order=True)
+        .sort(_in_order(run), maintain_order=True)
     )
 
 
@@ -340,12 +348,13 @@ def wrong_rows(run: CotResult, method: str, most: int) -> pl.DataFrame:
     else:
         used = used.filter(pl.col("decision").cast(pl.Float64) != pl.col("y_true"))
         used = used.with_columns(by=(pl.col("score") - pl.col("threshold")).abs())
+        used = used.with_columns(pl.col("y_true").cast(pl.Int64))
     return (
         used.filter(pl.col("by").is_finite())
         .sort("by", "example_id", descending=[True, False])
         .group_by("split", maintain_order=True)
         .head(most)
-        .select("split", "example_id", "group", "y_true", "score", "threshold", "by")
-        .sort("split", maintain_order=True)
-        .rename({"group": "question", "y_true": "truth"})
+        .select("split", "example_id", "y_true", "score", "threshold", "by")
+        .sort(_in_order(run), maintain_order=True)
+        .rename({"y_true": "truth"})
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmassay.reports.cot_charts import COLOURS, SHAPES, _altair, _data, _intervals
+from lmassay.reports.cot_charts import COLOURS, SHAPES, _altair, _data
 from lmassay.reports.cot_figures import (
     BEST,
     CHOSEN,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Lines that are no data: chance, equality.
 GUIDE = "#999999"
+TITLES = {"g_mean2": "g-mean²", "g_mean2_mc": "g-mean² (minimal criterion)", "auroc": "AUROC", "r2": "R²",
+          "within_spearman": "rank correlation within questions"}  # fmt: skip
 
 
 def distribution_chart(run: Documented, *figures: str) -> Any:
@@ -39,13 +41,29 @@ def distribution_panels(rows: pl.DataFrame, order: list[str]) -> Any:
     """The same of a table of `distribution_rows`."""
     import polars as pl
 
+    alt = _altair()
     known = rows.filter(pl.col("value").is_not_null())
+    splits = known["split"].unique(maintain_order=True).to_list()
+    colour = alt.Color("split:N", title=None, sort=splits, scale=alt.Scale(domain=splits, range=list(COLOURS)))
+    shape = alt.Shape("split:N", title=None, sort=splits, scale=alt.Scale(domain=splits, range=list(SHAPES)))
+    y = alt.Y("method:N", sort=order, title=None, axis=alt.Axis(labelLimit=240))
+    # A line of its own for each split, so that intervals do not hide each other.
+    offset = alt.YOffset("split:N", sort=splits)
+    tooltip = [alt.Tooltip(f"{name}:N") for name in ("method", "split", "value", "low", "high", "n")]
     panels = []
     for figure in known["figure"].unique(maintain_order=True):
-        mine = known.filter(figure=figure)
-        chart = _intervals(mine, x="value", y="method", order=order, colour="split", title=str(figure))
-        panels.append(chart.properties(title=str(figure), width=230, height=32 * len(order)))
-    return _altair().hconcat(*panels).resolve_scale(x="independent", color="shared")
+        base = alt.Chart(_data(known.filter(figure=figure)))
+        bounds = base.transform_filter("isValid(datum.low)").mark_rule(opacity=0.7, strokeWidth=1.5)
+        x = {"title": TITLES.get(figure, figure), "scale": alt.Scale(zero=False)}
+        panels.append(
+            alt.layer(
+                bounds.encode(x=alt.X("low:Q", **x), x2="high:Q", y=y, yOffset=offset, color=colour),
+                base.mark_point(filled=True, size=45, opacity=1).encode(
+                    x=alt.X("value:Q", **x), y=y, yOffset=offset, color=colour, shape=shape, tooltip=tooltip
+                ),
+            ).properties(width=230, height=(10 + 12 * len(splits)) * len(order))
+        )
+    return alt.hconcat(*panels).resolve_scale(x="independent", color="shared", shape="shared")
 
 
 def roc_chart(run: CotResult, *methods: str) -> Any:
@@ -133,7 +151,7 @@ def transfer_panels(rows: pl.DataFrame, order: list[str]) -> Any:
 
 
 def question_chart(run: CotResult, method: str | None = None) -> Any:
-    """A strip for each test split: a tick a question, at its share of right decisions (regression: its mean error)."""
+    """A strip for each test split: questions at their share of right decisions (regression: their mean error)."""
     return question_strip(question_rows(run, method or method_of(run)))
 
 
@@ -143,13 +161,15 @@ def question_strip(rows: pl.DataFrame) -> Any:
     of_decisions = "right" in rows.columns
     name, title = ("right", "share of right decisions") if of_decisions else ("error", "mean size of the error, nats")
     scale = alt.Scale(domain=[0, 1]) if of_decisions else alt.Scale(zero=True)
-    tooltip = [alt.Tooltip(f"{c}:N") for c in ("question", "n", name)]
-    base = alt.Chart(_data(rows))
     y = alt.Y("split:N", title=None, sort=rows["split"].unique(maintain_order=True).to_list())
-    # Half seen through, so that questions at one place add up.
-    return base.mark_tick(thickness=2, opacity=0.45, bandSize=34, color=COLOURS[0]).encode(
-        x=alt.X(f"{name}:Q", title=title, scale=scale), y=y, tooltip=tooltip
-    ).properties(width=520, height=46 * max(1, rows["split"].n_unique()))  # fmt: skip
+    # The largest circle on the axis must not cover the split's name.
+    y.axis = alt.Axis(labelPadding=14)
+    size = alt.Size("count():Q", title="questions", scale=alt.Scale(range=[14, 420]))
+    dots = alt.Chart(_data(rows)).mark_circle(opacity=0.65, color=COLOURS[0])
+    return dots.encode(
+        x=alt.X(f"{name}:Q", title=title, scale=scale), y=y, size=size,
+        tooltip=[alt.Tooltip("split:N"), alt.Tooltip(f"{name}:Q"), alt.Tooltip("count():Q", title="questions")],
+    ).properties(width=520, height=50 * max(1, rows["split"].n_unique()))  # fmt: skip
 
 
 def reliability_chart(run: CotResult, method: str | None = None) -> Any:

@@ -43,7 +43,7 @@ def folders(tmp_path_factory):
     made = {
         "counts": (Counts, {}), "certain": (Certain, {}), "constant": (Constant, {}),
         "regression": (Counts, {"kind": "regression", "ood": ("ood_1", "ood_2")}),
-        "interventional": (Counts, {"kind": "interventional"}), "no_ood": (Counts, {"ood": ()}),
+        "interventional": (Counts, {"kind": "interventional", "ood": ()}),
     }  # fmt: skip
     for name, (method, how) in made.items():
         evaluated(method, out=root / name, **how)
@@ -58,12 +58,12 @@ def parts(page):
     return [part for section in page.sections for part in section.parts]
 
 
-@pytest.mark.parametrize("name", ["counts", "certain", "constant", "regression", "interventional", "no_ood"])
+@pytest.mark.parametrize("name", ["counts", "certain", "constant", "regression", "interventional"])
 def test_every_part_has_a_reading_a_download_and_an_id_of_its_own(folders, name):
     page = cot_page(folders / name)
     every = parts(page)
     assert len({part.id for part in every}) == len(every)
-    assert len({section.id for section in page.sections}) == len(page.sections)
+    assert len({p.id for p in [*every, *page.sections]}) == len(every) + len(page.sections)
     for part in every:
         assert part.reading.strip().endswith(".")
         assert part.rows.width
@@ -86,7 +86,7 @@ def test_every_chart_is_drawn(folders, name):
 def test_the_first_figures_sentence_has_value_interval_n_and_the_best_control(folders):
     page = cot_page(folders / "counts")
     scores = json.loads((folders / "counts" / SCORES).read_text())
-    reading = sections(page)["distribution"].parts[0].reading
+    reading = sections(page)["id-ood"].parts[0].reading
     for split in ("test", "ood_test"):
         e = scores["scores"][f"{split}.g_mean2"]
         assert (
@@ -94,7 +94,7 @@ def test_the_first_figures_sentence_has_value_interval_n_and_the_best_control(fo
             in reading
         )
         best = max((s[f"{split}.g_mean2"]["value"] or 0, name) for name, s in scores["controls"].items())
-        assert f"{best[1]} {number(best[0])}" in reading
+        assert f"{best[1]}, {number(best[0])}" in reading
     assert page.headline.startswith("counts: g-mean² ")
 
 
@@ -106,12 +106,12 @@ def test_the_evidence_gets_words(folders):
 
 def test_what_is_not_there_is_said(folders):
     constant = sections(cot_page(folders / "constant"))
-    assert "undefined: no_threshold" in constant["transfer"].intro
-    assert "decides nothing" in constant["questions"].intro
+    assert "undefined: no_threshold" in constant["thresholds"].intro
+    assert "decides nothing" in constant["by-question"].intro
     plain = sections(cot_page(folders / "counts"))
     assert "no probabilities (they run from" in plain["calibration"].intro
     assert "`lmassay cot audit made --json > audit.json`" in plain["audit"].intro
-    assert not {"roc", "transfer"} & set(sections(cot_page(folders / "regression")))
+    assert not {"ranking", "thresholds"} & set(sections(cot_page(folders / "regression")))
 
 
 def test_a_probability_gets_its_reliability_with_how_far_it_is_off(folders):
@@ -132,12 +132,12 @@ def test_a_regression_is_predicted_against_true(folders):
 
 def test_the_table_of_scores_holds_every_score_of_every_method(folders):
     run = read_cot_run(folders / "counts")
-    (table,) = sections(cot_page(folders / "counts"))["scores"].parts
+    (table,) = sections(cot_page(folders / "counts"))["all-scores"].parts
     assert table.rows.height == len(run.document["scores"]) + sum(map(len, run.document["controls"].values()))
 
 
 def test_counts_add_up_to_the_rows_that_were_shown(folders):
-    table = sections(cot_page(folders / "counts"))["counts"].parts[0]
+    table = sections(cot_page(folders / "counts"))["rows"].parts[0]
     assert table.rows["rows"].sum() == 240
     assert "scored 240 of 240 rows" in table.reading
 
@@ -220,7 +220,7 @@ def test_runs_of_several_methods_make_a_leaderboard_and_others_say_why_not(folde
         (cell,) = board.cells.filter(row=row["row"], figure="g_mean2", part="id").to_dicts()
         shown = row["made ID"]
         assert shown == cell["status"] if cell["value"] is None else shown.startswith(f"{cell['value']:.3f}")
-    other = cot_overview([open_run(folders / name) for name in ("counts", "no_ood")], ["a", "b"])
+    other = cot_overview([open_run(folders / name) for name in ("counts", "interventional")], ["a", "b"])
     assert not other.parts
     assert "do not stand in one table" in other.intro
     assert cot_overview(opened[:1], ["a"]) is None
@@ -277,7 +277,7 @@ def test_figures_of_one_class_are_undefined_and_the_page_stands(folders, tmp_pat
     rewrite_scores(run, document)
     page = cot_page(run)
     assert "undefined: one class" in page.headline
-    assert not sections(page)["distribution"].parts
+    assert not sections(page)["id-ood"].parts
     assert transfer_section(read_cot_run(run)).intro
     assert all(part.rows.width for part in parts(page))
 

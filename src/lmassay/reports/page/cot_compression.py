@@ -32,7 +32,7 @@ def compression_section(folder: Path, seed: int) -> Section:
     if not set(SCHEMA) <= set(cells.columns) or any(cells.schema[c] != kind for c, kind in SCHEMA.items()):
         raise _bad(folder, f"{COMPRESSION} does not have the columns it should")
     if not cells.height:
-        return Section("compression", TITLE, "There is no cell.")
+        return Section("selections", TITLE, "There is no cell.")
     return report_section(compression_report(cells, seed=seed))
 
 
@@ -71,7 +71,7 @@ def report_section(report: CompressionReport) -> Section:
         reading = f"{survive} of {len(found)} rows survive, {fail} fail; the others are undecided."
         title = "Selectors against keeping none and the last M"
         parts.append(Table("compression-evidence", title, reading, evidence))
-    return Section("compression", TITLE, " ".join(f"{n}." for n in report.notices), parts)
+    return Section("selections", TITLE, " ".join(f"{n}." for n in report.notices), parts)
 
 
 def _bad(folder: Path, why: str) -> LmassayError:

@@ -51,17 +51,21 @@ def distribution_section(run: Documented) -> Section:
     name, own = headline(run), method_of(run)
     rows = distribution_rows(run, shown_figures(run))
     said = [
-        f"{own} has {figure_words(name)} {with_n(e)} {place(run, split)}"
+        f"{with_n(e)} {place(run, split)}"
         for split in (*splits_of(run), "ood")
         if (e := run.document["scores"].get(f"{split}.{name}")) is not None
     ]
     known = rows.filter(pl.col("figure") == name, pl.col("value").is_not_null())
     best = [
-        f"{row['method']} {number(row['value'])} {span(row['low'], row['high'])} on {split}"
+        f"{row['method']}, {number(row['value'])} {span(row['low'], row['high'])}, on {split}"
         for split in known["split"].unique(maintain_order=True)
         for row in known.filter(split=split, role="control").sort("value", descending=True).head(1).to_dicts()
     ]
-    reading = "; ".join(said) + (f"; the best control has {', '.join(best)}" if best else "") + "."
+    reading = (
+        f"{own} has {figure_words(name)} {'; '.join(said)}"
+        + (f"; the best control is {' and '.join(best)}" if best else "")
+        + "."
+    )
     undefined = rows.filter(pl.col("value").is_null())
     note = "Bars: 95 % intervals over questions."
     if undefined.height:
@@ -69,8 +73,8 @@ def distribution_section(run: Documented) -> Section:
     parts: list[Any] = []
     if rows.filter(pl.col("value").is_not_null()).height:
         chart = distribution_panels(rows, list(every_method(run)))
-        parts.append(Chart("distribution", "In and out of distribution", reading, chart, rows, note))
-    return Section("distribution", "In and out of distribution", "" if parts else reading, parts)
+        parts.append(Chart("distribution", "The method beside its controls", reading, chart, rows, note))
+    return Section("id-ood", "In and out of distribution", "" if parts else reading, parts)
 
 
 def roc_section(run: CotResult) -> Section | None:
@@ -81,10 +85,10 @@ def roc_section(run: CotResult) -> Section | None:
     rows = roc_rows(run, [own, *([control] if control else [])])
     title = "ROC, with the threshold of validation"
     if run.document["identity"]["method"].get("answers") == "label":
-        return Section("roc", title, f"{own} answers with a label: it has one threshold and no curve.")
+        return Section("ranking", title, f"{own} answers with a label: it has one threshold and no curve.")
     if not rows.filter(method=own).height:
         why = next((e["status"] for key, e in run.document["scores"].items() if key.endswith(".auroc")), "no scores")
-        return Section("roc", title, f"{own} has no curve: {why}.")
+        return Section("ranking", title, f"{own} has no curve: {why}.")
     said = []
     for split in rows.filter(method=own)["split"].unique(maintain_order=True):
         mine = rows.filter(method=own, split=split)
@@ -93,7 +97,9 @@ def roc_section(run: CotResult) -> Section | None:
         chosen = mine.filter(at=CHOSEN).to_dicts()
         best = mine.filter(at=BEST).row(0, named=True)
         if chosen:
-            text += f", the threshold at TPR {number(chosen[0]['tpr'])} and FPR {number(chosen[0]['fpr'])}"
+            text += (
+                f", the threshold of validation at TPR {number(chosen[0]['tpr'])} and FPR {number(chosen[0]['fpr'])}"
+            )
         said.append(f"{text}, the best point at TPR {number(best['tpr'])} and FPR {number(best['fpr'])}")
     thinned = rows.filter(at=CURVE).group_by("method", "split").agg(pl.len(), pl.col("n_points").first())
     note = ""
@@ -102,7 +108,9 @@ def roc_section(run: CotResult) -> Section | None:
         note = f"Curves are drawn at up to {kept} of up to {most:,} points; all scores: {PREDICTIONS}."
     order = rows["method"].unique(maintain_order=True).to_list()
     reading = f"{own}: {'; '.join(said)}."
-    return Section("roc", title, "", [Chart("roc", "ROC", reading, roc_panels(rows, order), rows, note)])
+    return Section(
+        "ranking", title, "", [Chart("roc", "Curves by test split", reading, roc_panels(rows, order), rows, note)]
+    )
 
 
 def transfer_section(run: Documented) -> Section | None:
@@ -116,7 +124,7 @@ def transfer_section(run: Documented) -> Section | None:
     mine = known.filter(method=own)
     if not mine.height:
         said = run.document.get("thresholds", {}).get(own, {}).get("status", "there is no threshold")
-        return Section("transfer", title, f"Nothing to transfer for {own}: {said}.")
+        return Section("thresholds", title, f"Nothing to transfer for {own}: {said}.")
     said_rows = [
         f"{number(r['lost'])} of g-mean² {place(run, r['split'])}: {number(r['value'])} {span(r['low'], r['high'])} at "
         f"the threshold of validation, {number(r['best'])} {span(r['best_low'], r['best_high'])} at the best one "
@@ -126,7 +134,8 @@ def transfer_section(run: Documented) -> Section | None:
     reading = f"{own} loses {'; '.join(said_rows)}."
     chart = transfer_panels(known, list(every_method(run)))
     intro = "The best threshold is chosen on the test rows themselves: no honest method can have it."
-    return Section("transfer", title, intro, [Chart("transfer", title, reading, chart, rows)])
+    named = "At the threshold of validation, and at the best one"
+    return Section("thresholds", title, intro, [Chart("transfer", named, reading, chart, rows)])
 
 
 def question_section(run: CotResult) -> Section:
@@ -135,29 +144,30 @@ def question_section(run: CotResult) -> Section:
     rows = question_rows(run, own)
     title = "Question by question"
     if not rows.height:
-        return Section("questions", title, f"{own} decides nothing here: it has no threshold, or no scores.")
+        return Section("by-question", title, f"{own} decides nothing here: it has no threshold, or no scores.")
     name = "right" if "right" in rows.columns else "error"
     said = []
     for split in rows["split"].unique(maintain_order=True):
         mine = rows.filter(split=split)
         values = mine[name]
         quarter, middle, three = (values.quantile(q, "linear") for q in (0.25, 0.5, 0.75))
-        what = "share of right decisions" if name == "right" else "mean size of the error"
         text = (
             f"{split}: the middle one of {counted(mine.height, 'question')} ({mine['n'].sum():,} rows) has "
-            f"{what} {number(middle)}, half of them lie between {number(quarter)} and {number(three)}"
+            + (f"{number(middle)} of its rows right" if name == "right" else f"a mean error of {number(middle)}")
+            + f", half of them lie between {number(quarter)} and {number(three)}"
         )
         if name == "right":
             text += f"; in {int((values == 1).sum())} all is right, in {int((values == 0).sum())} nothing"
         said.append(text)
-    drawn, note = rows, "Each tick is a question; where several lie together it is darker."
+    drawn, note = rows, "The larger a circle, the more questions are there."
     if rows.height > MOST_QUESTIONS:
         drawn = rows.sort("split", name).gather_every(-(-rows.height // MOST_QUESTIONS))
         note += (
             f" {drawn.height:,} of {rows.height:,} questions are drawn, evenly along their order; all: {PREDICTIONS}."
         )
     chart = question_strip(drawn)
-    return Section("questions", title, "", [Chart("questions", title, f"{'. '.join(said)}.", chart, drawn, note)])
+    named = "Right decisions by question" if name == "right" else "Errors by question"
+    return Section("by-question", title, "", [Chart("questions", named, f"{'. '.join(said)}.", chart, drawn, note)])
 
 
 def score_section(run: Documented) -> Section:
@@ -181,7 +191,9 @@ def score_section(run: Documented) -> Section:
         f"{counted(frame.height, 'figure')} of {counted(len(every_method(run)), 'method')}; "
         f"{undefined:,} undefined, each with its reason."
     )
-    return Section("scores", "All scores", "", [Table("scores", "All scores", reading, frame, whole=SCORES)])
+    return Section(
+        "all-scores", "All scores", "", [Table("scores", "Every figure of every method", reading, frame, whole=SCORES)]
+    )
 
 
 def count_section(run: Documented) -> Section:
@@ -203,7 +215,7 @@ def count_section(run: Documented) -> Section:
     parts: list[Any] = [Table("counts", "Rows by split", reading, frame)]
     if (monitor := run.document.get("monitor")) is not None:
         parts.append(_replies(monitor))
-    return Section("counts", "Rows", "", parts)
+    return Section("rows", "Rows", "", parts)
 
 
 def _replies(monitor: dict[str, Any]) -> Table:

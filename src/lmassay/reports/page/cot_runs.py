@@ -30,22 +30,34 @@ def cot_overview(runs: Sequence[OpenedRun], names: Sequence[str]) -> Section | N
     try:
         return section_of(leaderboard(of_methods))
     except LmassayError as error:
-        return Section("leaderboard", TITLE, f"These runs do not stand in one table: {error.what}.")
+        return Section("board", TITLE, f"These runs do not stand in one table: {error.what}.")
 
 
 def section_of(board: Leaderboard) -> Section:
     """The same of a leaderboard."""
     figures = board.cells.filter(pl.col("headline"))
-    parts: list[Any] = [Table("leaderboard", TITLE, _reading(board), board.wide)]
+    parts: list[Any] = [Table("leaderboard", "Leaderboard", _reading(board), board.wide)]
     if figures["value"].drop_nulls().len():
         drawn = figures.drop("headline")
-        survey = (
-            f"{counted(drawn.height, 'headline figure')} of {counted(len(board.rows), 'row')} with their intervals."
+        survey = "; ".join(_of_task(drawn.filter(task=task)) for task in drawn["task"].unique(maintain_order=True))
+        parts.append(
+            Chart("leaderboard-figures", "Headline figures by task", f"{survey}.", leaderboard_chart(board), drawn)
         )
-        parts.append(Chart("leaderboard-figures", "Headline figures by task", survey, leaderboard_chart(board), drawn))
-    if board.best.height:
+    if board.best["best_llm"].drop_nulls().len():
         parts.append(Table("leaderboard-best", "Best method that is no LLM against best LLM", _best(board), board.best))
-    return Section("leaderboard", TITLE, " ".join(f"{n}." for n in board.notices), parts)
+    return Section("board", TITLE, " ".join(f"{n}." for n in board.notices), parts)
+
+
+def _of_task(cells: pl.DataFrame) -> str:
+    """The best row of a task in and out of distribution."""
+    said = []
+    for part in ("id", "ood"):
+        known = cells.filter(pl.col("value").is_not_null(), part=part).sort("value", descending=True)
+        if known.height:
+            best = known.row(0, named=True)
+            n = "" if best["n"] is None else f" (n = {best['n']:,})"
+            said.append(f"{best['row']} is best {part.upper()} with {figure(best)}{n}")
+    return f"{cells['task'][0]}: {', '.join(said) or 'no figure'}"
 
 
 def _reading(board: Leaderboard) -> str:
