@@ -254,6 +254,10 @@ def test_compression_measures_what_each_selector_keeps():
 
     by = {(r["selector"], r["m"]): r for r in rows}
     assert by["baseline", 2]["answer_kl"] == 0
+    (example,) = shop.examples
+    assert sentences(example["cot"]) == parts
+    assert (example["prefix_length"], example["rollout"], example["label"]) == (7, 0, None)
+    assert example["next_sentence"] == sentences(_eight_sentences(None, 0).text.split("\n</think>")[0])[7]
     assert by["deletion", 0]["answer_kl"] == pytest.approx(kl([]))
     assert by["last_m", 1]["indices"] == [1]
     best = min((0, 1), key=lambda i: (kl([i]), -i))

@@ -178,6 +178,12 @@ def _read(source: Path | str | Evaluation, index: int) -> BoardRun:
         raise LmassayError(
             "runs-not-comparable", f"{path} is a run of the suite {suite}, not of cot", "name runs of lmassay cot run"
         )
+    if record["identity"]["task"]["kind"] == "selection":
+        raise LmassayError(
+            "runs-not-comparable",
+            f"{path} holds selections of sentences, which have no threshold and no classes",
+            "compare it with `lmassay show`; its cells stand beside others by `lmassay cot analyse compression`",
+        )
     check_tables(path, record)
     return BoardRun(str(path), read_scores(path), lambda: read_predictions(path))
 

@@ -345,6 +345,10 @@ def rescored(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     LmassayError
         ``bad-run-folder`` when the table was altered or its thresholds are not those of its rows.
     """
+    if record["identity"]["task"]["kind"] == "selection":
+        from lmassay.cot.monitors.selection import rescored_selection
+
+        return rescored_selection(path, record)
     check_tables(path, record)
     predictions, scored = _computed(path, record)
     held = dict(predictions.filter(split=VALIDATION).unique("method_id").select("method_id", "threshold").rows())

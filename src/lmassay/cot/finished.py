@@ -22,5 +22,9 @@ def read_run(path: Path | str) -> Evaluation:
     suite = record.get("identity", {}).get("suite")
     if suite != SUITE:
         raise LmassayError("bad-run-folder", f"{folder} is a run of the suite {suite}, not of cot", "name a cot run")
+    if record["identity"]["task"]["kind"] == "selection":
+        raise LmassayError(
+            "bad-run-folder", f"{folder} holds selections of sentences, not predictions", "see it with `lmassay show`"
+        )
     check_tables(folder, record)
     return read_evaluation(folder, record)

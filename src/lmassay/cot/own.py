@@ -56,7 +56,8 @@ def read_own(task: CotTask, path: Path) -> TaskData:
     if len(twice):
         raise _misfit(path, f"has the example {twice[0]!r} more than once ({twice.n_unique()} such)")
     names = frame["split"].unique(maintain_order=True).to_list()
-    if "train" not in names or not any(n.startswith(("test", "ood")) for n in names):
+    # Sentences are chosen without learning: there every row is scored, whatever its split.
+    if task.kind != "selection" and ("train" not in names or not any(n.startswith(("test", "ood")) for n in names)):
         raise _misfit(path, f"needs the split train and a test split, and has {', '.join(map(repr, sorted(names)))}")
     columns = {kind: _segment(path, frame, kind) for kind in task.segments if kind in frame.columns}
     y = _labels(path, frame, task)

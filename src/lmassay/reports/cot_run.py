@@ -14,7 +14,8 @@ from lmassay.reports.style import clean, console, interval, number, table
 
 #: Columns of the comparison with the controls, as far as a run has them.
 _SHOWN = ("auroc", "g_mean2", "g_mean2_mc", "tpr", "tnr", "oracle_g_mean2", "within_auroc", "r2", "within_r2",
-          "within_spearman", "unparsed", "g_mean2_parsed", "positive_rate", "base_rate", "r2_parsed")  # fmt: skip
+          "within_spearman", "unparsed", "g_mean2_parsed", "positive_rate", "base_rate", "r2_parsed",
+          "answer_kl", "token_kl", "answer_kl_parsed", "token_kl_parsed")  # fmt: skip
 
 
 def print_cot_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path | None = None) -> None:

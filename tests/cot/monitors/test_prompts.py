@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_monitor import ASKED, DISTRIBUTION, PLAIN, SELECTION, example
 
+from lmassay.cot.build.sentences import sentences
 from lmassay.cot.monitors.asking import Asking, check_asking, labels_only, method_id
 from lmassay.cot.monitors.prompts import LEFT_OUT, OVER_LONG, instructions, item_text, made_prompt, wording_sha256
-from lmassay.cot.monitors.sentences import sentences
 from lmassay.cot.monitors.templates import TEMPLATES, template_for
 from lmassay.cot.tasks import tasks
 from lmassay.errors import LmassayError

@@ -98,9 +98,20 @@ def build(
     """
     cuts = _cuts(shop, settings)
     shop.count("prefixes compressed", len(cuts))
+    shop.examples += [_example(shop, cut) for cut in cuts]
     monitored = _monitored(cuts, settings, monitor or Monitor(shop.engine, shop.draw))
     shop.drop(Dropped.NOT_CHOSEN, sum(one is None for one in monitored.values()))
     return [row for cut in cuts for row in _cells(shop, cut, settings, attended, monitored)]
+
+
+def _example(shop: Workshop, cut: _Cut) -> Row:
+    """A prefix as data; blank lines part its sentences, so that they can be told again."""
+    question, rollout = cut.question, cut.rollout
+    return {
+        "example_id": cut.name, "split": shop.split[question.id], "question_id": question.id, "label": None,
+        "prompt": question.prompt, "option": question.lettered, "cot": "\n\n".join(cut.own),
+        "prefix_length": len(cut.own), "rollout": rollout.number, "next_sentence": cut.following,
+    }  # fmt: skip
 
 
 def _cuts(shop: Workshop, settings: Settings) -> list[_Cut]:

@@ -124,7 +124,7 @@ def generate(
     recipe |= {"counts": shop.counts, "dropped": dict(dropped), "examples": len(rows)}
     rows = sorted(rows, key=_order)
     if rows:
-        _write(folder, id_, rows)
+        _write(folder, id_, rows, sorted(shop.examples, key=_order))
     say("auditing")
     write_text(folder / CARD, card(recipe, rows, dropped, _audited(folder, id_, rows, seed)))
     write_json(folder / RECIPE, recipe)
@@ -163,15 +163,16 @@ def _order(row: Row) -> tuple[Any, ...]:
     return row["split"], row["question_id"], row["example_id"]
 
 
-def _write(folder: Path, task: str, rows: list[Row]) -> None:
+def _write(folder: Path, task: str, rows: list[Row], examples: list[Row]) -> None:
     import polars as pl
 
     if task == "compression":
         frame = pl.DataFrame(rows, infer_schema_length=None)
         frame = frame.with_columns(pl.col(name).cast(kind) for name, kind in {**SCHEMA, **OWN}.items())
         write_bytes(folder / CELLS, parquet_bytes(frame))
-    else:
-        write_bytes(folder / DATA, parquet_bytes(pl.DataFrame(rows, infer_schema_length=None)))
+        # What the cells are of, for whoever chooses sentences next.
+        rows = examples
+    write_bytes(folder / DATA, parquet_bytes(pl.DataFrame(rows, infer_schema_length=None)))
 
 
 def _audited(folder: Path, task: str, rows: list[Row], seed: int) -> Any:

@@ -60,6 +60,8 @@ class Workshop:
         Candidates that are not in the data, by reason.
     counts : dict
         What else the card says: rollouts drawn, questions that qualified.
+    examples : list of dict
+        Of task 9, whose rows are no examples: the prefixes that sentences are chosen from.
     """
 
     engine: Engine
@@ -69,6 +71,7 @@ class Workshop:
     seed: int
     dropped: Counter[Dropped] = field(default_factory=Counter)
     counts: dict[str, int] = field(default_factory=dict)
+    examples: list[Row] = field(default_factory=list)
 
     def drop(self, reason: Dropped, n: int = 1) -> None:
         """Note candidates that are left out."""

@@ -87,6 +87,10 @@ def check_asking(asking: Asking, template: Template) -> None:
         raise LmassayError(
             "bad-request", f"task {template.task} has no right answers that could be shown", "leave --shots out"
         )
+    if template.kind == SELECTION and asking.samples > 1:
+        raise LmassayError(
+            "bad-request", f"task {template.task} asks for sentences, which have no average", "leave --samples out"
+        )
 
 
 def labels_only(asking: Asking, template: Template) -> bool:

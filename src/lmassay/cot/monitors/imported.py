@@ -8,7 +8,7 @@ from lmassay.cot.evaluate import Evaluation, Progress, evaluate
 from lmassay.cot.export import scored_splits
 from lmassay.cot.load import load_task
 from lmassay.cot.monitors.logs import ReadLog, read_log, replies_in
-from lmassay.cot.monitors.templates import template_for
+from lmassay.cot.monitors.templates import SELECTION, template_for
 from lmassay.cot.monitors.told import Monitor, Reply
 from lmassay.cot.slices import sliced
 from lmassay.cot.task import TaskData
@@ -51,6 +51,12 @@ def import_log(
             "import the data that the log is of, or ask again",
         )
     template = template_for(data.task)
+    if template.kind == SELECTION:
+        raise LmassayError(
+            "bad-request",
+            f"{path.name} holds sentences, whose cost is measured by the model that wrote the text",
+            f"ask by `lmassay cot run {data.task.id} --method monitor`, which looks costs up or has them measured",
+        )
     monitor = Monitor(
         template, log.asking, log.model, wording=about.get("wording_sha256"), structured=about.get("structured")
     )

@@ -129,7 +129,8 @@ def _reply(sample: EvalSample, log: ReadLog, template: Template) -> Reply:
         split=str(about["split"]),
         key=int(about["key"]),
         sample=sample.epoch,
-        value=math.nan if found.value is None else found.value,
+        # Sentences that were named are no number; that there are some is what counts as told.
+        value=1.0 if found.sentences else math.nan if found.value is None else found.value,
         why=found.why,
         sentences=found.sentences,
         truncated=int(about.get("truncated", 0)),

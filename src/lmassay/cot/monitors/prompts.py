@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from lmassay.cot.build.sentences import sentences
+from lmassay.cot.compression import KEPT as TAIL
 from lmassay.cot.monitors.asking import SKIP, Asking
-from lmassay.cot.monitors.sentences import sentences
 from lmassay.cot.monitors.templates import BINARY, DISTRIBUTION, SELECTION, Template
 from lmassay.examples import KINDS, Segment, VisibleExample
 from lmassay.seeds import derive
@@ -22,8 +23,6 @@ NAMES = {
 }  # fmt: skip
 LEFT_OUT = "[the beginning is left out]\n"
 OVER_LONG = "over-long"
-#: Sentences at the end that are always kept, in tasks of selection.
-TAIL = 5
 
 
 @dataclass(frozen=True, slots=True)

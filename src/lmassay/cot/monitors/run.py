@@ -13,8 +13,9 @@ from lmassay.cot.evaluate import Evaluation, Progress, evaluate
 from lmassay.cot.monitors.asking import Asking, check_asking
 from lmassay.cot.monitors.extra import needs_inspect
 from lmassay.cot.monitors.logs import ReadLog, read_log, replies_in
+from lmassay.cot.monitors.selection import Costs, Selected, known_costs, measured_costs, run_selection
 from lmassay.cot.monitors.settings import Items, checked_generation
-from lmassay.cot.monitors.templates import template_for
+from lmassay.cot.monitors.templates import SELECTION, template_for
 from lmassay.cot.monitors.told import Monitor, Reply
 from lmassay.cot.slices import sliced
 from lmassay.cot.task import TaskData
@@ -54,12 +55,14 @@ def run_monitor(
     structured: bool | None = None,
     base_url: str | None = None,
     generation: Mapping[str, Any] | None = None,
+    cells: Path | None = None,
+    subject: str | None = None,
     seed: int = 0,
     out: Path | None = None,
     command: str = "",
     progress: Progress | None = None,
     display: str = "none",
-) -> Evaluation:
+) -> Evaluation | Selected:
     """Ask about every usable validation and test row, and hold the replies against the controls.
 
     Parameters
@@ -72,6 +75,11 @@ def run_monitor(
         Whether the model is held to a schema of the reply; None: where its provider can.
     generation : mapping, optional
         Options of Inspect's ``GenerateConfig``: ``max_tokens``, ``temperature``, ``max_connections``, ``max_retries`` …
+    cells : path, optional
+        In a task of selection, cells of the same prefixes: the cost of what others chose too is looked up there.
+        Default: ``cells.parquet`` beside the data's file.
+    subject : str, optional
+        In a task of selection, the model that wrote the text, in this process: it measures what the sentences cost.
     out : path, optional
         Run folder. Inspect's logs stand in ``inspect/`` there; the same call again asks only what has no reply yet.
     display : str
@@ -107,7 +115,40 @@ def run_monitor(
             return log.usage, list(replies_in(log, template))
 
         monitor.ask = ask
+        if template.kind == SELECTION:
+            if cells is None and subject is None:
+                cells = _beside(task)
+            about, costs = _costs(cells, subject)
+            return run_selection(
+                data, monitor, monitor.replied, costs, asking.m, about=about, seed=seed, out=out, command=command
+            )
         return evaluate(data, monitor, seed=seed, out=out, command=command, progress=progress)
+
+
+def _beside(task: Items | TaskData | str) -> Path | None:
+    """The cells that were built with the data."""
+    path = task.source.with_name("cells.parquet") if isinstance(task, Items) and task.source is not None else None
+    return path if path is not None and path.is_file() else None
+
+
+def _costs(cells: Path | None, subject: str | None) -> tuple[dict[str, Any], Costs]:
+    """Where costs of sentences come from, for the record, and the costs."""
+    if subject is not None:
+        from lmassay.models.generate import InProcess
+        from lmassay.models.source import ModelSource
+
+        engine = InProcess(ModelSource(subject).open())
+        return {"subject": engine.fingerprint}, measured_costs(engine)
+    if cells is None:
+        raise LmassayError(
+            "bad-request",
+            "nobody can say what the sentences that are named cost",
+            "give the model that wrote the text, --option subject=MODEL, or its cells, --option cells=cells.parquet",
+        )
+    from lmassay.cot.own_cells import read_cells
+    from lmassay.storage.fingerprint import file_sha256
+
+    return {"cells": file_sha256(cells)}, known_costs(read_cells(cells))
 
 
 class Asked(Monitor):
@@ -125,6 +166,11 @@ class Asked(Monitor):
             self.usage, replies = self.ask()
             self.ask = None
             self.hear(replies)
+
+    def replied(self) -> list[Reply]:
+        """Every reply, asked for now if it was not before."""
+        self._heard()
+        return list(self._replies)
 
     def score(self, X: Any) -> Any:
         """See `Method.score`."""

@@ -67,7 +67,16 @@ def parsed_settings(
     given = dict(_split(option) for option in options)
     asking = {"shots": shots, "confidence": confidence, "samples": samples}
     more: dict[str, Any] = {}
-    for name, kind in (("max_chars", int), ("overlength", str), ("m", int), ("limit", int), ("base_url", str)):
+    kinds = {
+        "max_chars": int,
+        "overlength": str,
+        "m": int,
+        "limit": int,
+        "base_url": str,
+        "cells": Path,
+        "subject": str,
+    }
+    for name, kind in kinds.items():
         if name in given:
             put = asking if name in ("max_chars", "overlength", "m") else more
             put[name] = _typed(name, given.pop(name), kind)

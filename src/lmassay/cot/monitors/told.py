@@ -12,7 +12,7 @@ import numpy as np
 from lmassay.cot.monitors.asking import Asking, labels_only, method_id
 from lmassay.cot.monitors.prompts import FRAME_VERSION, wording_sha256
 from lmassay.cot.monitors.templates import DISTRIBUTION as DISTRIBUTION_KIND
-from lmassay.cot.monitors.templates import Template
+from lmassay.cot.monitors.templates import SELECTION, Template
 from lmassay.cot.predictions import DISTRIBUTION, LABEL, PROBABILITY
 from lmassay.examples import VisibleExamples
 from lmassay.methods.method import (
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from lmassay.cot.task import TaskData
     from lmassay.storage.runs import RunFolder
 
+#: What replies are in a task of selection, beside `lmassay.cot.predictions`' kinds.
+SENTENCES = "sentences"
 SCHEMA_NAMES = ("split", "example_id", "group", "sample", "value", "why", "truncated", "input_tokens", "output_tokens")
 
 
@@ -91,9 +93,7 @@ class Monitor:
     ) -> None:
         self.kind = REGRESSION if template.kind == DISTRIBUTION_KIND else BINARY
         self.id = method_id(asking, template, model)
-        self.answers = (
-            DISTRIBUTION if self.kind == REGRESSION else LABEL if labels_only(asking, template) else PROBABILITY
-        )
+        self.answers = _answers(asking, template)
         self.choices: Mapping[str, Any] = {}
         #: Tokens, and money where the provider says it, of all replies.
         self.usage: dict[str, Any] = {}
@@ -163,6 +163,15 @@ class Monitor:
             rows.append((r.split, example, group, r.sample, value, r.why, r.truncated, r.input_tokens, r.output_tokens))
         kinds = [pl.String, pl.String, pl.Int64, pl.Int64, pl.Float64, pl.String, pl.Int64, pl.Int64, pl.Int64]
         return pl.DataFrame(rows, schema=dict(zip(SCHEMA_NAMES, kinds, strict=True)), orient="row")
+
+
+def _answers(asking: Asking, template: Template) -> str:
+    """What its replies are."""
+    if template.kind == SELECTION:
+        return SENTENCES
+    if template.kind == DISTRIBUTION_KIND:
+        return DISTRIBUTION
+    return LABEL if labels_only(asking, template) else PROBABILITY
 
 
 def mean_told(values: Sequence[float]) -> float:
