@@ -26,6 +26,7 @@ from lmassay.cot.scores import CotScores, compute_scores
 from lmassay.cot.slices import sliced
 from lmassay.cot.task import TaskData
 from lmassay.errors import LmassayError
+from lmassay.markup import run_html, verdicts
 from lmassay.measures.classification import Point, choose_threshold
 from lmassay.methods.constructor import plain_options
 from lmassay.methods.method import MethodLike, method_hash
@@ -61,6 +62,16 @@ class Evaluation:
     predictions: pl.DataFrame
     scored: CotScores
     document: dict[str, Any]
+
+    def __repr__(self) -> str:
+        task = self.document["identity"]["task"]["id"]
+        said = verdicts(row.verdict for row in self.scored.evidence)
+        return f"<Evaluation {self.scored.method} on {task}: evidence {said}>"
+
+    def _repr_html_(self) -> str:
+        """Evidence first, for a notebook."""
+        name = f"{self.scored.method} on {self.document['identity']['task']['id']}"
+        return run_html(name, self.survives, self.document["evidence"], self.document["scores"], self.document["notices"])
 
     @property
     def survives(self) -> bool:
