@@ -127,6 +127,18 @@ def test_a_token_without_chance_is_never_drawn():
         assert got.tolist() == [1, 1]
 
 
+def test_a_row_held_to_some_tokens_is_drawn_as_if_there_were_no_others():
+    logits = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
+    heat, whole = torch.tensor([0.7, 0.0, 1.3]), torch.ones(3)
+    kept = [3, 7, 8, 19]
+    for uniform in np.linspace(0, 1, 40, endpoint=False):
+        numbers = torch.full((3,), uniform, dtype=torch.float64)
+        got = draw(logits, heat, whole, numbers, {0: kept, 1: kept}).tolist()
+        few = draw(logits[:, kept], heat, whole, numbers).tolist()
+        assert got[:2] == [kept[few[0]], kept[few[1]]]
+        assert got[2] == draw(logits, heat, whole, numbers).tolist()[2]
+
+
 def test_numbers_of_a_sample_depend_on_its_seed_alone():
     a, b, c = Stream(5), Stream(5), Stream(6)
     first = [a.next() for _ in range(200)]

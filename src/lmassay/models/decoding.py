@@ -42,6 +42,8 @@ class Job:
         The prompt's tokens.
     limit : int
         Tokens at most.
+    allowed : tuple of tuples of int
+        The only continuations there may be; empty: any.
     """
 
     at: int
@@ -49,6 +51,7 @@ class Job:
     sampling: Sampling
     seed: int
     limit: int
+    allowed: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass
@@ -69,6 +72,11 @@ class Row:
     new: list[int] = field(default_factory=list)
     done: bool = False
 
+    def following(self) -> list[int]:
+        """Tokens with which one of the allowed continuations goes on; none where it is whole."""
+        n, said = len(self.new), tuple(self.new)
+        return sorted({one[n] for one in self.job.allowed if len(one) > n and one[:n] == said})
+
 
 @dataclass
 class _Prefilled:
@@ -77,6 +85,16 @@ class _Prefilled:
     ids: tuple[int, ...] = ()
     cache: Any = None
     logits: Tensor | None = None
+
+
+def end_tokens(model: LanguageModel) -> set[int]:
+    """Every token that the model's files name as an end."""
+    found: set[int] = set()
+    named = [getattr(model.hf.config.get_text_config(), "eos_token_id", None), model.tokens.hf.eos_token_id]
+    named.append(getattr(getattr(model.hf, "generation_config", None), "eos_token_id", None))
+    for ids in named:
+        found |= set(ids) if isinstance(ids, (list, tuple)) else set() if ids is None else {ids}
+    return {int(i) for i in found}
 
 
 class Decoder:
@@ -159,12 +177,14 @@ class Decoder:
         temperature = torch.tensor([row.job.sampling.temperature for row in rows])
         top_p = torch.tensor([row.job.sampling.top_p for row in rows])
         uniform = torch.tensor([0.0 if row.done else row.stream.next() for row in rows], dtype=torch.float64)
+        only = {i: row.following() for i, row in enumerate(rows) if row.job.allowed and not row.done}
         ended = []
-        for row, token in zip(rows, draw(logits, temperature, top_p, uniform).tolist(), strict=True):
+        for row, token in zip(rows, draw(logits, temperature, top_p, uniform, only).tolist(), strict=True):
             if row.done:
                 continue
             row.new.append(token)
-            if token in self.ends or len(row.new) >= row.job.limit or self._stopped(row):
+            whole = bool(row.job.allowed) and not row.following()
+            if token in self.ends or whole or len(row.new) >= row.job.limit or self._stopped(row):
                 row.done = True
                 ended.append(row)
         return ended
@@ -182,7 +202,8 @@ class Decoder:
         natural = row.new[-1] in self.ends
         text = self.written(row.job.ids, row.new[:-1] if natural else row.new)
         places = [at for at in map(text.find, row.job.sampling.stop) if at >= 0]
-        return Sample(text[: min(places)] if places else text, len(row.new), STOP if natural or places else LENGTH)
+        ended = natural or bool(places) or tuple(row.new) in row.job.allowed
+        return Sample(text[: min(places)] if places else text, len(row.new), STOP if ended else LENGTH)
 
     def _filled(self, cache: Any, rows: list[Row], waiting: list[Job], budget: int) -> tuple[Any, list[Row], list[Row]]:
         """Take ended rows out, let waiting jobs in, and make room; also returns those that ended with one token."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -54,11 +56,22 @@ def probabilities(logits: Tensor, temperature: Tensor, top_p: Tensor) -> Tensor:
     return found
 
 
-def draw(logits: Tensor, temperature: Tensor, top_p: Tensor, uniform: Tensor) -> Tensor:
+def draw(
+    logits: Tensor,
+    temperature: Tensor,
+    top_p: Tensor,
+    uniform: Tensor,
+    only: Mapping[int, Sequence[int]] | None = None,
+) -> Tensor:
     """(n, vocabulary) logits -> (n,) tokens.
 
     The token at which the cumulated probability passes the row's uniform number, in the order of the vocabulary: a
     rounding difference in the logits changes the token only where the number is that near to a boundary.
+
+    Parameters
+    ----------
+    only : mapping of int to ints
+        Row -> the tokens it may be given; rows that are not named may be given any.
 
     Raises
     ------
@@ -66,7 +79,6 @@ def draw(logits: Tensor, temperature: Tensor, top_p: Tensor, uniform: Tensor) ->
         ``non-finite-logits``.
     """
     greedy = temperature == 0
-    likeliest = logits.argmax(-1).cpu()
     if not bool(torch.isfinite(logits.sum(-1)).all()):
         raise LmassayError(
             "non-finite-logits",
@@ -74,6 +86,12 @@ def draw(logits: Tensor, temperature: Tensor, top_p: Tensor, uniform: Tensor) ->
             "use --dtype float32, or check the weights",
             exit_status=FAILED_PART_WAY,
         )
+    if only:
+        logits = logits.clone()
+        for row, tokens in only.items():
+            kept = torch.tensor(tokens, device=logits.device)
+            logits[row] = torch.full_like(logits[row], -torch.inf).index_copy_(0, kept, logits[row, kept])
+    likeliest = logits.argmax(-1).cpu()
     if bool(greedy.all()):
         return likeliest
     mass = probabilities(logits, torch.where(greedy, 1.0, temperature), top_p).cumsum(-1, dtype=torch.float64)

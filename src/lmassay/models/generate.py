@@ -13,7 +13,7 @@ from torch import Tensor
 from lmassay.errors import LmassayError
 from lmassay.models.branches import end_states
 from lmassay.models.check import PACKING_SLACK, tolerance
-from lmassay.models.decoding import Decoder, Job
+from lmassay.models.decoding import Decoder, Job, end_tokens
 from lmassay.models.readout import lens_logits
 from lmassay.models.rendering import Renderer
 from lmassay.models.sampling import (
@@ -66,7 +66,7 @@ class InProcess:
         self.thinking = read_thinking(model.tokens, thinking)
         self.renderer = Renderer(model.tokens, self.thinking)
         self.can = frozenset({PREFIX, LETTERS, VOCABULARY})
-        self._ends = _ends(model) | self.renderer.end_of_turn()
+        self._ends = end_tokens(model) | self.renderer.end_of_turn()
         self._decoder = Decoder(model, self._ends, self.renderer.written, max_rows=max_rows, cache_bytes=cache_bytes)
         self._packed = _checked(model)
 
@@ -183,16 +183,6 @@ def _kl(log_p: Tensor, log_q: Tensor) -> Tensor:
     """(n, vocabulary) twice -> (n,) KL(p || q); what p gives no mass adds nothing."""
     terms = log_p.exp() * (log_p - log_q)
     return torch.where(log_p == -torch.inf, 0.0, terms).sum(-1)
-
-
-def _ends(model: LanguageModel) -> set[int]:
-    """Every token that the model's files name as an end."""
-    found: set[int] = set()
-    named = [getattr(model.hf.config.get_text_config(), "eos_token_id", None), model.tokens.hf.eos_token_id]
-    named.append(getattr(getattr(model.hf, "generation_config", None), "eos_token_id", None))
-    for ids in named:
-        found |= set(ids) if isinstance(ids, (list, tuple)) else set() if ids is None else {ids}
-    return {int(i) for i in found}
 
 
 def _checked(model: LanguageModel) -> bool:

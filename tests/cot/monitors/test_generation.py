@@ -8,7 +8,7 @@ import pytest
 import torch
 from made_monitor import ASKED
 
-from lmassay.cot.monitors.generation import Replier, Request, batches, common_beginning
+from lmassay.cot.monitors.generation import Replier, Request
 from lmassay.cot.monitors.structured import reply_schema, whole_replies
 
 pytestmark = pytest.mark.tiny
@@ -40,7 +40,7 @@ def plain(model, ids, n):
 def test_batched_replies_are_those_of_a_plain_loop(tiny_model, family, start):
     model = tiny_model(family)
     asked = [Request(ids, 6) for ids in prompts(model, start=start)]
-    found = Replier(model, batch_tokens=300)(asked)
+    found = Replier(model, max_rows=3)(asked)
     for request, reply in zip(asked, found, strict=True):
         tokens = plain(model, request.ids, 6)
         assert reply.n_tokens == len(tokens)
@@ -49,11 +49,11 @@ def test_batched_replies_are_those_of_a_plain_loop(tiny_model, family, start):
         assert reply.ended == (tokens[-1] == 2)
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 150, 10_000])
-def test_the_batch_and_its_order_change_no_reply(tiny_model, batch_tokens):
+@pytest.mark.parametrize("max_rows", [1, 2, 5])
+def test_the_batch_and_its_order_change_no_reply(tiny_model, max_rows):
     model = tiny_model("llama")
     asked = [Request(ids, 5, temperature=1.0, seed=i) for i, ids in enumerate(prompts(model))]
-    one, other = Replier(model), Replier(model, batch_tokens=batch_tokens)
+    one, other = Replier(model), Replier(model, max_rows=max_rows)
     assert other(asked[::-1])[::-1] == one(asked)
 
 
@@ -90,20 +90,13 @@ def test_a_reply_ends_before_a_stop_text(tiny_model):
     assert cut.ended
 
 
-def test_batches_are_of_like_length_and_within_their_budget():
-    asked = [Request(tuple(range(n)), 10) for n in (5, 90, 20, 40, 7, 95)]
-    runs = batches(asked, 210)
-    assert sorted(i for run in runs for i in run) == list(range(6))
-    lengths = [[len(asked[i].ids) for i in run] for run in runs]
-    assert lengths == [[95, 90], [40, 20, 7, 5]]
-    assert batches([Request((1,) * 50, 10)], 10) == [[0]]
-
-
-def test_a_common_beginning_is_short_of_the_last_token_of_any():
-    assert common_beginning([(1, 2, 3), (1, 2, 4)]) == 2
-    assert common_beginning([(1, 2, 3), (1, 2, 3)]) == 2
-    assert common_beginning([(1, 2), (1, 2, 3)]) == 1
-    assert common_beginning([(5,), (6,)]) == 0
+def test_a_reply_that_ends_early_is_told_before_the_others_are_done(tiny_model):
+    model = tiny_model("llama")
+    told = []
+    ids = prompts(model)[0]
+    found = Replier(model)([Request(ids, 9), Request(ids, 2)], lambda at, reply: told.append((at, reply)))
+    assert [at for at, _ in told] == [1, 0]
+    assert dict(told) == dict(enumerate(found))
 
 
 def test_a_schema_of_one_field_has_few_replies_and_others_are_left_free():

@@ -1,4 +1,4 @@
-"""Inspect's view of a model in this process: requests gather while a batch runs; the next is of like length."""
+"""Inspect's view of a model in this process: requests gather while others are answered, and are answered together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
 
-from lmassay.cot.monitors.generation import Generated, Replier, Request, batches
+from lmassay.cot.monitors.generation import Generated, Replier, Request
 from lmassay.cot.monitors.structured import whole_replies
 from lmassay.seeds import derive
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Of a reply where nobody says: an object of one field has about ten tokens.
 MAX_TOKENS = 64
-#: Requests that may wait at once: the more wait, the more alike are the lengths in a batch.
+#: Requests that may wait at once: the more wait, the more are answered together.
 WAITING = 128
 #: Seconds without a new request after which those that wait are read.
 QUIET = 0.05
@@ -48,7 +48,7 @@ def use_model(model: LanguageModel, name: str | None = None) -> str:
 class InProcess(ModelAPI):
     """A model opened by `lmassay.models.open.open_model`, or one that was handed over by `use_model`.
 
-    Model arguments (``-M``): ``dtype``, ``device``, ``revision``, ``batch_tokens``, ``accept_license``.
+    Model arguments (``-M``): ``dtype``, ``device``, ``revision``, ``max_rows``, ``accept_license``.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class InProcess(ModelAPI):
         api_key: str | None = None,
         config: GenerateConfig = GenerateConfig(),  # noqa: B008 - Inspect's signature
         *,
-        batch_tokens: int = 8192,
+        max_rows: int | None = None,
         **opening: Any,
     ) -> None:
         super().__init__(model_name, base_url, api_key, [], config)
@@ -68,7 +68,7 @@ class InProcess(ModelAPI):
 
             model = _opened[model_name] = open_model(model_name, **opening)
         self.model = model
-        self._queue = _Queue(Replier(model, batch_tokens=batch_tokens))
+        self._queue = _Queue(Replier(model, max_rows=max_rows))
 
     async def generate(
         self,
@@ -176,18 +176,18 @@ class _Queue:
 
     def _work(self) -> None:
         while True:
-            taken = self._take()
-            try:
-                replies = self.replier.batch([request for request, _ in taken]) if taken else []
-            except Exception as error:
-                for _, future in taken:
-                    _settle(future, error=error)
-            else:
-                for (_, future), reply in zip(taken, replies, strict=True):
-                    _settle(future, reply)
+            self._answer(self._take())
+
+    def _answer(self, taken: list[tuple[Request, Future[Generated]]]) -> None:
+        futures = [future for _, future in taken]
+        try:
+            self.replier([request for request, _ in taken], lambda at, reply: _settle(futures[at], reply))
+        except Exception as error:
+            for future in futures:
+                _settle(future, error=error)
 
     def _take(self) -> list[tuple[Request, Future[Generated]]]:
-        """The next batch: the longest that wait, so that the short ones find company."""
+        """All that wait, once no more come."""
         with self.changed:
             while not self.waiting:
                 self.changed.wait()
@@ -196,17 +196,13 @@ class _Queue:
                 seen = len(self.waiting)
                 self.changed.wait(QUIET)
             # What nobody waits for any more is not read.
-            self.waiting = [(r, f) for r, f in self.waiting if not f.cancelled()]
-            if not self.waiting:
-                return []
-            chosen = set(batches([request for request, _ in self.waiting], self.replier.batch_tokens)[0])
-            taken = [pair for i, pair in enumerate(self.waiting) if i in chosen]
-            self.waiting = [pair for i, pair in enumerate(self.waiting) if i not in chosen]
+            taken = [(r, f) for r, f in self.waiting if not f.cancelled()]
+            self.waiting = []
             return taken
 
 
 def _settle(future: Future[Generated], reply: Generated | None = None, *, error: Exception | None = None) -> None:
-    if not future.set_running_or_notify_cancel():
+    if future.done() or not future.set_running_or_notify_cancel():
         return
     if error is not None:
         future.set_exception(error)
