@@ -37,6 +37,8 @@ class Renderer:
         self.thinking = thinking
         self.chat = bool(getattr(tokens.hf, "chat_template", None))
         self._head = lru_cache(maxsize=512)(self._rendered)
+        # Samples of one prompt are asked for one after another.
+        self._ids = lru_cache(maxsize=32)(self._encoded)
 
     def text(self, prompt: Prompt) -> str:
         """The whole text up to where the model goes on.
@@ -55,8 +57,7 @@ class Renderer:
 
     def ids(self, prompt: Prompt) -> list[int]:
         """Token ids of `text`, with the tokenizer's own leading tokens where no template writes them."""
-        encoded = self.tokens.encode(self.text(prompt))
-        return encoded if self.chat else [*self.tokens.prefix, *encoded]
+        return list(self._ids(prompt))
 
     def continues(self, shorter: Prompt, longer: Prompt) -> bool:
         """Whether the tokens of `shorter` are the first tokens of `longer`, so that forcing continues it exactly."""
@@ -105,6 +106,10 @@ class Renderer:
     def _decode(self, ids: list[int]) -> str:
         text: str = self.tokens.hf.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
+
+    def _encoded(self, prompt: Prompt) -> tuple[int, ...]:
+        encoded = self.tokens.encode(self.text(prompt))
+        return tuple(encoded if self.chat else [*self.tokens.prefix, *encoded])
 
     def _rendered(self, messages: tuple[Message, ...]) -> str:
         if not messages:
