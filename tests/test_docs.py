@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 
 import click
+import numpy as np
+import polars as pl
 import pytest
 import typer
 
@@ -17,8 +19,6 @@ from tiny_models import tiny_hf, tiny_tokenizer
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), ROOT / "tests" / "README.md", *(ROOT / "docs").rglob("*.md")]
-#: Pages whose commands the slow tier runs. The others' need models or data of the reader's: their options are checked.
-RUN_WHOLE = ("README.md", "docs/start.md")
 #: In a block with a prompt, or in an indented one.
 COMMAND = re.compile(r"^\$ (lmassay .*)$", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}(lmassay [a-z].*)$", re.MULTILINE)
@@ -143,11 +143,10 @@ def test_a_snippet_in_the_docs_runs(page, code, tmp_path, monkeypatch):
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.parametrize("page", RUN_WHOLE)
-def test_a_pages_commands_run_and_print_what_it_shows(page, tmp_path, monkeypatch, capsys):
+def test_the_readmes_commands_run_and_print_what_it_shows(tmp_path, monkeypatch, capsys):
     """In order and in one folder, with a small battery in place of a large balanced one."""
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / page).read_text()
+    text = (ROOT / "README.md").read_text()
     printed = ""
     for line in COMMAND.findall(text):
         words = re.sub(r"balanced:\d+", "balanced:4", line).split()[1:]
@@ -163,6 +162,52 @@ def test_a_pages_commands_run_and_print_what_it_shows(page, tmp_path, monkeypatc
         # One decision of fifty may fall otherwise on another machine.
         near = [n for w, n in rows if w[:2] == words[:2] and len(n) == len(numbers)]
         assert any(_but_p(numbers) == pytest.approx(_but_p(n), abs=0.05) for n in near), words
+
+
+def _evidence_shown(page):
+    return re.search(r"^signal .*\n(?:.+\n)+?(?=\n|```)", (ROOT / page).read_text(), re.MULTILINE)[0]
+
+
+def test_the_start_page_shows_the_table_that_the_readmes_test_holds():
+    assert _evidence_shown("docs/start.md") == _evidence_shown("README.md")
+
+
+@pytest.mark.tiny
+def test_the_start_pages_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
+    """With a random model for the bundled one, and a file of made thoughts for the data that comes with the package."""
+    monkeypatch.chdir(tmp_path)
+    tiny_hf("llama").save_pretrained("tiny")
+    tiny_tokenizer().save_pretrained("tiny")
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "example_id": f"{split}-{i}",
+            "split": split,
+            "question_id": f"{split}-{i // 4}",
+            "label": "long" if i % 2 else "short",
+            "prompt": f"Question {i // 4}?",
+            "cot": " ".join(rng.choice(["so", "then", "but", "wait"], rng.integers(5, 20) + 10 * (i % 2))),
+        }
+        for split in ("train", "validation", "test", "ood_test")
+        for i in range(48)
+    ]
+    pl.DataFrame(rows).write_parquet("mine.parquet")
+    instead = {
+        "--source demo": "--source mine.parquet",
+        "smollm2-135m": "tiny",
+        "--blocks 12": "--blocks 1",
+        "balanced:40": "balanced:4",
+    }
+    lines = COMMAND.findall((ROOT / "docs" / "start.md").read_text())
+    assert all(any(old in line for line in lines) for old in instead)
+    for line in lines:
+        words = line
+        for old, new in instead.items():
+            words = words.replace(old, new)
+        with pytest.raises(SystemExit) as stop:
+            main(shlex.split(words)[1:])
+        assert stop.value.code == 0, f"{line}\n{capsys.readouterr().err}"
+    assert (tmp_path / "report.html").stat().st_size > 100_000  # bytes
 
 
 def test_scripts_targets_and_extras_that_are_named_exist():
