@@ -18,7 +18,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from lmassay.reports.page.write import report_html, write_report
+from lmassay.reports.page.figures import intervals
+from lmassay.reports.page.parts import Chart, Example, Grid, Hover, RunPage, Section, Table, Texts
+from lmassay.reports.page.write import rendered, report_html, write_report
 from lmassay.storage.runs import SCORES
 from lmassay.xray.outside import score_file
 from made_runs import made_run
@@ -274,6 +276,59 @@ def test_untrusted_text_runs_nothing_fetches_nothing_and_shows_as_text(browser, 
     text = driver.find_element(By.TAG_NAME, "body").text
     assert "<script>window.owned=1</script>" in text
     assert "abc\\u202etxt.exe" in text
+    assert driver.execute_script("return window.owned") is None
+    assert driver.find_elements(By.CSS_SELECTOR, "img, iframe, object, embed, form") == []
+    assert browser.console() == []
+    assert browser.asked_for() == []
+
+
+def _hostile_page():
+    """Every kind of part, with hostile text wherever a text can stand."""
+    many = list(HOSTILE)
+    joined = " ".join(many)
+    n = len(many)
+    frame = pl.DataFrame(
+        {"label": many, **{name: [0.1 * i for i in range(n)] for name in ("value", "low", "high", "n")}}
+    )
+    ours = {"title": joined, "reading": joined, "note": joined}
+    parts = (
+        Chart("chart", chart=intervals(frame, label="label", title=joined), rows=frame, **ours),
+        Grid(
+            "grid", row_labels=many, column_labels=many, layers={text: np.eye(n) for text in many[:3]}, scale="share",
+            row_name=joined, column_name=joined, value_name=joined, sort_by={many[0]: many}, **ours,
+            hover=Hover(many, [[text, text[::-1]] for text in many], np.zeros((2 * n, n)), joined),
+        ),
+        Table("table", rows=frame.rename({"label": joined}), whole=joined, n_total=99, **ours),
+        Texts("texts", examples=[Example(text, joined, [(text, 0.5), (joined, None), (text, -1.0)]) for text in many], **ours),
+    )  # fmt: skip
+    evidence = [
+        {"signal": text, "control": joined, "metric": "rate", "signal_value": 0.5, "control_value": 0.4, "difference": 0.1,
+         "low": 0.0, "high": 0.2, "p": 0.1, "p_holm": 0.1, "n": 10, "n_clusters": 10, "margin": 0.05, "verdict": text}
+        for text in many
+    ]  # fmt: skip
+    return RunPage(
+        joined, joined, "xray", joined, joined, False, evidence, [Section("s", joined, joined, parts)],
+        about=[(joined, joined)], notices=many,
+    )  # fmt: skip
+
+
+def test_no_part_of_a_page_lets_text_become_markup(browser, tmp_path):
+    path = tmp_path / "parts.html"
+    page = _hostile_page()
+    path.write_text(rendered([page, page], [page.name, "again"], page.sections), encoding="utf-8")
+    driver = browser.open(path)
+    for prefix in ("o0", "r0"):
+        figure = _grid(browser, f"{prefix}-grid")
+        figure.find_element(By.CLASS_NAME, "frame").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN)
+        assert HOSTILE[1] in figure.find_element(By.CSS_SELECTOR, ".detail .where").text
+        for kind in ("csv", "svg", "png"):
+            assert _press(browser, figure, kind)
+            if kind == "csv" or prefix == "r0":
+                assert _press(browser, driver.find_element(By.ID, f"{prefix}-chart"), kind)
+        for button in driver.find_elements(By.CSS_SELECTOR, f"#{prefix}-table thead button"):
+            driver.execute_script("arguments[0].click()", button)
+    text = driver.find_element(By.CSS_SELECTOR, "#r0-texts .weighed").text
+    assert text.startswith(HOSTILE[0])
     assert driver.execute_script("return window.owned") is None
     assert driver.find_elements(By.CSS_SELECTOR, "img, iframe, object, embed, form") == []
     assert browser.console() == []

@@ -6,6 +6,7 @@ import re
 from xml.etree import ElementTree
 
 import altair as alt
+import pytest
 from hostile import HOSTILE
 
 from lmassay.reports.page.draw import FAINT, INK, drawn, safe_svg
@@ -55,3 +56,17 @@ def test_active_elements_and_attributes_are_dropped():
 def test_a_value_that_is_no_number_is_left_out_of_the_drawing():
     chart = alt.Chart(alt.Data(values=[{"x": 1.0, "y": float("nan")}, {"x": 2.0, "y": 1.0}])).mark_point()
     assert "<svg" in drawn(chart.encode(x="x:Q", y="y:Q"), "p")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_titles_are_text_in_the_labels_that_vega_makes_of_them(text):
+    rows = alt.Data(values=[{"x": 1, "y": 2}])
+    chart = (
+        alt.Chart(rows)
+        .mark_point()
+        .encode(x=alt.X("x:Q", title=text), y=alt.Y("y:Q", title=text))
+        .properties(title=text)
+    )
+    root = ElementTree.fromstring(drawn(chart, "p"))
+    shown = "".join(root.itertext()) + "".join(value for e in root.iter() for value in e.attrib.values())
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\x00-\x08\x1b]", shown)

@@ -20,6 +20,8 @@ _ELEMENTS = frozenset({
 })  # fmt: skip
 _SVG = "http://www.w3.org/2000/svg"
 _REFERENCE = re.compile(r"url\(['\"]?#([^)'\"]+)['\"]?\)")
+#: Characters that no XML may hold.
+_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _FONT = "sans-serif"
 #: Pixels from which on a drawing is scrolled in a narrow window, not made smaller.
 WIDE = 420
@@ -89,10 +91,12 @@ def _clean(value: Any) -> Any:
 
 def safe_svg(text: str, prefix: str) -> str:
     """The drawing with the page's colours, ids of its own, and only elements and attributes that draw."""
-    root = ElementTree.fromstring(text)
+    # Vega unescapes what it puts into labels, so that a character made visible may come back as itself.
+    root = ElementTree.fromstring(_ILLEGAL.sub(lambda found: visible(found[0]), text))
     _strip(root)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
+        element.text = visible(element.text) if element.text else None
         found = {}
         for name, value in element.attrib.items():
             plain = name.rpartition("}")[2]
@@ -100,7 +104,7 @@ def safe_svg(text: str, prefix: str) -> str:
                 continue
             if plain == "href" and not value.startswith("#"):
                 continue
-            found[plain] = _attribute(plain, value, prefix)
+            found[plain] = _attribute(plain, visible(value), prefix)
         for paint in ("fill", "stroke"):
             if found.get(paint) == FAINT:
                 found[paint], found[f"{paint}-opacity"] = "currentColor", ".18"

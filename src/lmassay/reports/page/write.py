@@ -85,7 +85,7 @@ def report_html(runs: Sequence[Path], *, batteries: Sequence[Battery] = ()) -> s
     opened = [open_run(path) for path in runs]
     pages = [_page(run, limit=max(1, MOST_TASKS // len(runs)), batteries=batteries) for run in opened]
     names = told_apart([(page.name, page.folder) for page in pages])
-    return _rendered(pages, names, _overviews(opened, names))
+    return rendered(pages, names, _overviews(opened, names))
 
 
 def _page(run: OpenedRun, *, limit: int, batteries: Sequence[Battery]) -> RunPage:
@@ -140,7 +140,8 @@ def told_apart(named: Sequence[tuple[str, str]]) -> list[str]:
     return found
 
 
-def _rendered(pages: Sequence[RunPage], names: Sequence[str], overviews: Sequence[Section]) -> str:
+def rendered(pages: Sequence[RunPage], names: Sequence[str], overviews: Sequence[Section]) -> str:
+    """Pages of runs, and sections over several of them, as the one file."""
     import jinja2
 
     style = _asset("page.css")
