@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lmassay.cot.compression import DELETION, LAST_M, WHOLE
 from lmassay.evidence import Evidence, judged, no_evidence, paired_evidence
+from lmassay.markup import evidence_html, html_table, interval, noted, number, verdicts
 from lmassay.measures.bootstrap import ClusterDraws, cluster_draws, interval_of, ratio_draws
 from lmassay.measures.intervals import Resampling
 from lmassay.seeds import generator
@@ -35,6 +36,12 @@ SUMMARY: dict[str, Any] = {
     "se": pl.Float64, "median": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.Int64,
     "n_missing": pl.Int64, "n_questions": pl.Int64, "status": pl.String,
 }  # fmt: skip
+#: What tells prefixes apart; published data has one rollout of a question.
+PREFIX = ["question", "rollout", "prefix_length"]
+SINGLES: dict[str, Any] = {
+    "bin": pl.Int64, "mean": pl.Float64, "se": pl.Float64, "median": pl.Float64, "helps": pl.Float64, "n": pl.Int64,
+    "n_questions": pl.Int64,
+}  # fmt: skip
 PLACES: dict[str, Any] = {
     "selector": pl.String, "bin": pl.Int64, "share": pl.Float64, "se": pl.Float64, "n": pl.Int64,
     "n_questions": pl.Int64,
@@ -54,6 +61,10 @@ class CompressionReport:
         counts cells, ``n_missing`` those without the measure.
     places : polars.DataFrame
         ``share`` of the kept sentences in each tenth of the region, questions first; .1 without a preference.
+    singles : polars.DataFrame
+        What one sentence does by itself, by tenth of the region (-1: the whole region): KL of keeping none minus KL
+        when it is the only one kept, nats, questions first; ``median`` of the sentences, ``helps`` the share above 0.
+        Empty where no sentence was measured alone, as in the published data.
     evidence : tuple of Evidence
         Each selector against each of `CONTROLS`, on the cells both have; positive differences are lower KLs.
     notices : tuple of str
@@ -61,8 +72,24 @@ class CompressionReport:
 
     summary: pl.DataFrame
     places: pl.DataFrame
+    singles: pl.DataFrame
     evidence: tuple[Evidence, ...]
     notices: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        selectors = self.summary["selector"].n_unique()
+        return f"<CompressionReport {selectors} selectors: evidence {verdicts(r.verdict for r in self.evidence)}>"
+
+    def _repr_html_(self) -> str:
+        """Evidence first, for a notebook."""
+        columns = ("selector", "measure", "mean", "95 % interval", "cells", "questions", "status")
+        rows = [
+            (r["selector"], r["measure"], number(r["mean"]), interval(r["low"], r["high"]), r["n"], r["n_questions"],
+             r["status"])
+            for r in self.summary.filter(by="all").to_dicts()
+        ]  # fmt: skip
+        table = html_table("KL, questions first", columns, rows, left=2)
+        return evidence_html(r.to_dict() for r in self.evidence) + table + noted(self.notices)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -70,12 +97,15 @@ class CompressionReport:
             "evidence": [row.to_dict() for row in self.evidence],
             "summary": self.summary.to_dicts(),
             "places": self.places.to_dicts(),
+            "singles": self.singles.to_dicts(),
             "notices": list(self.notices),
         }
 
 
 def compression_report(cells: pl.DataFrame, *, seed: int = 0) -> CompressionReport:
-    """Summaries of a table of cells (`lmassay.cot.compression.SCHEMA`), published or one's own."""
+    """Summaries of a table of cells (`lmassay.cot.compression.SCHEMA`), published or one's own (`own_cells`)."""
+    if "rollout" not in cells.columns:
+        cells = cells.with_columns(rollout=pl.lit(0, dtype=pl.Int64))
     cells = _with_measures(cells)
     questions = sorted(cells["question"].unique().to_list())
     drawn = cluster_draws(questions, generator(seed, "questions", "cot compression"))
@@ -92,14 +122,12 @@ def compression_report(cells: pl.DataFrame, *, seed: int = 0) -> CompressionRepo
         )
     ]
     evidence = judged(_evidence(cells, seed))
-    return CompressionReport(pl.concat(tables), _places(cells), evidence, tuple(_notices(cells)))
+    return CompressionReport(pl.concat(tables), _places(cells), single_effects(cells), evidence, tuple(_notices(cells)))
 
 
 def _with_measures(cells: pl.DataFrame) -> pl.DataFrame:
-    none = cells.filter(selector=DELETION).select("question", "prefix_length", none="answer_kl")
-    return cells.join(
-        none.unique(["question", "prefix_length"]), on=["question", "prefix_length"], how="left", maintain_order="left"
-    ).with_columns(
+    none = cells.filter(selector=DELETION).select(*PREFIX, none="answer_kl")
+    return cells.join(none.unique(PREFIX), on=PREFIX, how="left", maintain_order="left").with_columns(
         mean_kl=(pl.col("answer_kl") + pl.col("token_kl")) / 2,
         gain_per_sentence=pl.when((pl.col("m") > 0) & (pl.col("selector") != WHOLE)).then(
             (pl.col("none") - pl.col("answer_kl")) / pl.col("m")
@@ -187,6 +215,35 @@ def _places(cells: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def single_effects(cells: pl.DataFrame) -> pl.DataFrame:
+    """`CompressionReport.singles` of cells that have ``single_kl`` and what keeping none of the region costs."""
+    if "single_kl" not in cells.columns:
+        return pl.DataFrame(schema=SINGLES)
+    whole = cells.filter((pl.col("selector") == WHOLE) & pl.col("single_kl").is_not_null())
+    each = whole.with_columns(at=pl.int_ranges("n_region")).explode("single_kl", "at")
+    each = each.select(
+        "question",
+        effect=pl.col("none") - pl.col("single_kl"),
+        bin=((2 * pl.col("at") + 1) * BINS) // (2 * pl.col("n_region")),
+    ).drop_nulls("effect")
+    return (
+        pl.concat([each.with_columns(bin=pl.lit(-1, dtype=pl.Int64)), each])
+        .group_by("bin", "question")
+        .agg(pl.col("effect").mean().alias("mean"), pl.col("effect"))
+        .group_by("bin")
+        .agg(
+            pl.col("mean").mean(),
+            se=pl.col("mean").std() / pl.len().sqrt(),
+            median=pl.col("effect").explode().median(),
+            helps=(pl.col("effect").explode() > 0).mean(),
+            n=pl.col("effect").list.len().sum(),
+            n_questions=pl.len(),
+        )
+        .sort("bin")
+        .select(pl.col(name).cast(kind) for name, kind in SINGLES.items())
+    )
+
+
 def _evidence(cells: pl.DataFrame, seed: int) -> list[Evidence]:
     rows: list[Evidence] = []
     for selector in sorted(set(cells["selector"]) - {WHOLE, DELETION}):
@@ -203,7 +260,7 @@ def _evidence(cells: pl.DataFrame, seed: int) -> list[Evidence]:
 def _against(mine: pl.DataFrame, theirs: pl.DataFrame, control: str, measure: str, seed: int) -> Evidence:
     """Question means over the cells both have. Keeping nothing has one cell a prefix, held against every M."""
     signal = f"{measure}.{mine['selector'][0]}"
-    cell = ["question", "prefix_length"] + (["m"] if control != DELETION else [])
+    cell = PREFIX + (["m"] if control != DELETION else [])
     both = mine.join(theirs.select(*cell, other=measure), on=cell).drop_nulls([measure, "other"])
     if not both.height:
         return no_evidence(signal, control, "kl", "no common cells")
@@ -228,6 +285,13 @@ def _notices(cells: pl.DataFrame) -> list[str]:
         missing = cells[measure].null_count()
         if missing:
             found.append(f"{measure} is missing in {missing} of {cells.height} cells, which take no part in it")
+    if "answer_kl_exact" in cells.columns:
+        bounded = cells.filter(~pl.col("answer_kl_exact")).height
+        if bounded:
+            found.append(f"in {bounded} cells the server did not tell every letter, which counts by its upper bound")
+        lower = cells.filter("token_kl_lower_bound").height
+        if lower:
+            found.append(f"the token KL of {lower} cells is a lower bound")
     floored = cells.filter(pl.col("floored_mass") > 0).height
     if floored:
         found.append(f"in {floored} cells an answer letter lies under the floor, which bounds their answer KL")
@@ -242,8 +306,7 @@ def _notices(cells: pl.DataFrame) -> list[str]:
 def _alike(cells: pl.DataFrame) -> list[str]:
     """Pairs of selectors that chose the same sentences."""
     chosen = cells.filter(pl.col("indices").is_not_null() & (pl.col("m") > 0)).select(
-        "question",
-        "prefix_length",
+        *PREFIX,
         "m",
         "selector",
         pl.col("indices").list.sort().cast(pl.List(pl.String)).list.join(","),
@@ -252,9 +315,7 @@ def _alike(cells: pl.DataFrame) -> list[str]:
     found = []
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
-            both = chosen.filter(selector=one).join(
-                chosen.filter(selector=other), on=["question", "prefix_length", "m"], suffix="_other"
-            )
+            both = chosen.filter(selector=one).join(chosen.filter(selector=other), on=[*PREFIX, "m"], suffix="_other")
             same = both.filter(pl.col("indices") == pl.col("indices_other")).height
             if both.height and same >= ALIKE * both.height:
                 found.append(f"{one} and {other} chose the same sentences in {same} of {both.height} common cells")

@@ -48,7 +48,8 @@ def load_task(
     regime : str or None
         ``id`` or ``ood``: which training set, for tasks 1 and 2 of the layout ``post``, and for no other.
     source : path or None
-        A Parquet or JSONL file of one's own data (`lmassay.cot.own`). None: what was imported.
+        A Parquet or JSONL file of one's own data (`lmassay.cot.own`), or ``demo``: what comes with the package
+        (`lmassay.cot.demo`). None: what was imported.
     validation : str or None
         ``published``, or ``held_out``: a fifth of the training questions, drawn by hash. None: the task's default.
 
@@ -59,6 +60,7 @@ def load_task(
     """
     task = find_task(task_id)
     if source is not None:
+        from lmassay.cot.demo import DEMO, NOTE, demo_file
         from lmassay.cot.own import read_own
 
         if layout != "head" or regime is not None or validation is not None:
@@ -67,6 +69,8 @@ def load_task(
                 "data of your own has no layout, regime or choice of validation sets",
                 "leave them out; its splits are those that the file names",
             )
+        if str(source) == DEMO:
+            return replace(read_own(task, demo_file(task.id)), notes=(NOTE,))
         return read_own(task, Path(source))
     if layout not in LAYOUTS:
         raise LmassayError("bad-request", f"no layout {layout!r}", nearest(layout, LAYOUTS))

@@ -160,9 +160,12 @@ def _lines(rows: pl.DataFrame, order: list[str], x: str, y: str) -> Any:
 
 
 def compression_figure(report: CompressionReport) -> Any:
-    """Both charts of task 9, one above the other."""
+    """The charts of task 9, one above the other."""
     alt = _altair()
-    return alt.vconcat(compression_chart(report), places_chart(report)).resolve_scale(color="independent")
+    charts = [compression_chart(report), places_chart(report)]
+    if report.singles.height:
+        charts.append(singles_chart(report))
+    return alt.vconcat(*charts).resolve_scale(color="independent")
 
 
 def places_chart(report: CompressionReport) -> Any:
@@ -176,3 +179,21 @@ def places_chart(report: CompressionReport) -> Any:
         x, y = alt.X("bin:O", title="tenth of the region"), alt.Y("share:Q", title="share of kept sentences")
         panels.append(alt.layer(bars.encode(x=x, y=y), rule).properties(title=selector, width=170, height=120))
     return alt.concat(*panels, columns=3).resolve_scale(y="shared")
+
+
+def singles_chart(report: CompressionReport) -> Any:
+    """What one sentence does by itself, along the region, with standard errors over questions; the rule is nothing."""
+    import polars as pl
+
+    alt = _altair()
+    se = pl.col("se").fill_null(0.0)
+    rows = report.singles.filter(pl.col("bin") >= 0).with_columns(low=pl.col("mean") - se, high=pl.col("mean") + se)
+    base = alt.Chart(_data(rows)).encode(x=alt.X("bin:O", title="tenth of the region", axis=alt.Axis(labelAngle=0)))
+    rule = alt.Chart(alt.Data(values=[{"none": 0.0}])).mark_rule(color=COLOURS[1]).encode(y="none:Q")
+    return alt.layer(
+        rule,
+        base.mark_rule(opacity=0.5).encode(
+            y=alt.Y("low:Q", title="KL that a sentence alone takes off, nats"), y2="high:Q"
+        ),
+        base.mark_point(filled=True, size=45, color=COLOURS[0]).encode(y="mean:Q"),
+    ).properties(title="A sentence alone (± one standard error)", width=380, height=240)

@@ -53,6 +53,17 @@ def print_compression(report: CompressionReport) -> None:
     rows = [(row[0], *(number(v) for v in row[1:])) for row in wide.rows()]
     names = ("selector", *(f"{i}–{i + 1}" for i in range(10)))
     out.print(table("Share of kept sentences by tenth of the region (.100: no preference)", names, rows))
+    if report.singles.height:
+        out.print()
+        alone = [
+            (
+                "all" if r["bin"] < 0 else f"{r['bin']}–{r['bin'] + 1}", number(r["mean"]), number(r["se"]),
+                number(r["median"]), number(r["helps"]), r["n"], r["n_questions"],
+            )
+            for r in report.singles.to_dicts()
+        ]  # fmt: skip
+        names = ("tenth of the region", "mean", "se", "median", "share that helps", "sentences", "questions")
+        out.print(table("A sentence alone: KL of keeping none - KL of keeping it, nats, questions first", names, alone))
     for notice in report.notices:
         out.print(clean(f"note: {notice}"))
 
