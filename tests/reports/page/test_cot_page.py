@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections import Counter
+from html.parser import HTMLParser
 from pathlib import Path
 
 import polars as pl
@@ -35,7 +37,7 @@ from lmassay.reports.page.draw import drawn
 from lmassay.reports.page.opened import open_run
 from lmassay.reports.page.parts import Chart, Table
 from lmassay.reports.page.words import number
-from lmassay.reports.page.write import write_report
+from lmassay.reports.page.write import report_html, write_report
 from lmassay.reports.terminal_maps import print_cot_maps
 from lmassay.storage.activations import ActivationStore
 from lmassay.storage.fingerprint import file_sha256
@@ -357,3 +359,41 @@ def test_fifty_thousand_predictions_stay_under_15_megabytes(tmp_path):
     assert pl.scan_parquet(tmp_path / "run" / PREDICTIONS).select(pl.len()).collect().item() >= 40_000
     write_report([tmp_path / "run"], tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 15_000_000
+
+
+class Tags(HTMLParser):
+    """Tags and attributes that a browser would see, and the text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes, self.text = Counter(), set(), ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data):
+        self.text += data
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \u202e\x1b[31m"
+
+
+def test_ids_names_and_notices_of_a_hostile_run_are_text(folders, tmp_path):
+    class Named(Counts):
+        id = f"counts {HOSTILE}"
+
+    evaluate(made_data(n=60, canary=HOSTILE), Named, out=tmp_path / "run")
+    (tmp_path / "run" / "audit.json").write_text(json.dumps(AUDIT | {"name": HOSTILE}))
+    html = report_html([tmp_path / "run"])
+    seen, plain = Tags(html), Tags(report_html([folders / "counts"]))
+    # Each part keeps its data in a script that is never run.
+    more = len(parts(cot_page(tmp_path / "run"))) - len(parts(cot_page(folders / "counts")))
+    assert seen.tags["script"] == plain.tags["script"] + more
+    assert "img" not in seen.tags
+    assert "onerror" not in seen.attributes
+    assert "<script>alert(1)</script>" in seen.text
+    assert "\u202e" not in html
+    assert "\x1b" not in html
