@@ -16,6 +16,7 @@ sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "co
 from made_extraction import write_data, write_reader
 from made_runs_of_cot import Certain, Constant, Counts, evaluated, made_data
 from test_compression import made_records
+from test_own_cells import made_cells
 
 from lmassay.cli import main
 from lmassay.cot.compression import cells_of
@@ -217,6 +218,20 @@ def test_compression_curves_come_from_the_table_of_cells(tmp_path):
     pl.DataFrame({"m": [1]}).write_parquet(tmp_path / COMPRESSION)
     with pytest.raises(LmassayError, match="does not have the columns"):
         compression_section(tmp_path, 0)
+
+
+def test_what_a_sentence_does_alone_is_a_mean_of_question_means(tmp_path):
+    cells = made_cells()
+    cells.write_parquet(tmp_path / COMPRESSION)
+    part = next(p for p in compression_section(tmp_path, 0).parts if p.id == "singles")
+    key = ["question", "rollout", "prefix_length"]
+    none = {tuple(r[k] for k in key): r["answer_kl"] for r in cells.filter(selector="deletion").to_dicts()}
+    effects: dict[str, list[float]] = {}
+    for r in cells.filter(selector="baseline").to_dicts():
+        effects.setdefault(r["question"], []).extend(none[tuple(r[k] for k in key)] - kl for kl in r["single_kl"])
+    mean = sum(sum(v) / len(v) for v in effects.values()) / len(effects)
+    assert f"takes {number(mean, 3)} nats off" in part.reading
+    assert f"n = {sum(map(len, effects.values())):,} sentences, 11 questions" in part.reading
 
 
 def test_runs_of_several_methods_make_a_leaderboard_and_others_say_why_not(folders):

@@ -9,7 +9,7 @@ import polars as pl
 from lmassay.cot.compression import SCHEMA, WHOLE
 from lmassay.cot.compression_scores import CompressionReport, compression_report
 from lmassay.errors import LmassayError
-from lmassay.reports.cot_charts import compression_chart, places_chart
+from lmassay.reports.cot_charts import compression_chart, places_chart, singles_chart
 from lmassay.reports.page.parts import Chart, Section, Table
 from lmassay.reports.page.words import counted, number, span
 from lmassay.storage.runs import COMPRESSION
@@ -64,6 +64,14 @@ def report_section(report: CompressionReport) -> Section:
             f"region ({counted(most['n_questions'], 'question')}); .10 would be no preference."
         )
         parts.append(Chart("places", "Where the kept sentences stand", where, places_chart(report), report.places))
+    if report.singles.filter(pl.col("bin") >= 0).height:
+        alone = report.singles.filter(pl.col("bin") < 0).row(0, named=True)
+        n = f"n = {alone['n']:,} sentences, {counted(alone['n_questions'], 'question')}"
+        takes = (
+            f"Kept alone, a sentence takes {number(alone['mean'], 3)} nats off the KL of keeping none on average "
+            f"(standard error {number(alone['se'], 3)}, {n}); {number(alone['helps'])} of them take something off."
+        )
+        parts.append(Chart("singles", "What a sentence does alone", takes, singles_chart(report), report.singles))
     evidence = pl.DataFrame([row.to_dict() for row in report.evidence], infer_schema_length=None)
     if evidence.height:
         found = evidence["verdict"].to_list()
