@@ -85,7 +85,7 @@ def _scores(document: dict[str, Any]) -> Table:
         rows.append((name, number(score["value"]), interval(score), score["n"], score["n_clusters"], what))
     made = table("Scores", ("score", "value", "95 % interval", "n", "questions", "what"), rows)
     made.columns[-1].justify = "left"
-    for column in made.columns[1:5]:
+    for column in made.columns[:5]:
         column.no_wrap = True
     return made
 

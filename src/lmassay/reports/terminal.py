@@ -50,7 +50,7 @@ def print_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path 
     ]
     table = _table("Scores", ("score", "value", "95 % interval", "n", "what"), scores)
     table.columns[-1].justify = "left"
-    for column in table.columns[1:4]:
+    for column in table.columns[:4]:
         column.no_wrap = True
     console.print(table)
     console.print()
