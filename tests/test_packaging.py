@@ -92,7 +92,6 @@ def test_a_wheel_from_the_archive_is_the_checkouts(wheel):
         (("demo", "--help"), "SmolLM2"),
         (("cot", "tasks"), "reasoning_termination"),
         (("models", "list"), "smollm2-135m"),
-        (("cot", "show", "atypical_length", "test:0", "--source", "demo"), "cot"),
     ],
 )
 def test_a_command_runs_from_the_wheel_outside_the_checkout(arguments, said, installed, tmp_path):
