@@ -361,6 +361,10 @@ def test_ten_thousand_tasks_at_34_depths_stay_small_and_show_quickly(browser, tm
     figure = _grid(browser)
     figure.find_element(By.CLASS_NAME, "frame").send_keys(Keys.ARROW_RIGHT, Keys.PAGE_DOWN)
     assert "answer" in figure.find_element(By.CLASS_NAME, "detail").text
+    figure.find_element(By.CSS_SELECTOR, "button.fit").click()
+    space = "const s = document.querySelector('#r0-win-map .space'), f = s.parentElement;"
+    assert driver.execute_script(f"{space} return s.clientHeight <= f.clientHeight + 1")
+    figure.find_element(By.CLASS_NAME, "frame").send_keys(Keys.PAGE_DOWN)
     assert browser.console() == []
 
 

@@ -72,7 +72,7 @@ class Grid {
     this.panel = Math.min(room, Math.max(k * this.cell, this.panels.length > 1 ? 190 : 0));
     const tallest = Math.max(180, Math.min(620, window.innerHeight * 0.72));
     this.row = n > 40 ? 15 : 22;
-    if (this.fitted) this.row = Math.min(this.row, (tallest - HEAD) / n);
+    if (this.fitted) this.row = Math.min(this.row, (tallest - HEAD - 6) / n);
     this.total = HEAD + n * this.row + 4;
     this.height = Math.ceil(Math.min(this.total, tallest));
     this.frame.style.height = `${this.height}px`;
@@ -90,7 +90,12 @@ class Grid {
 
   colour(value, c) {
     if (value === null) return c.none;
-    if (this.part.scale === "win") return value ? c.won : c.lost;
+    if (this.part.scale === "win") {
+      if (value === 0 || value === 1) return value ? c.won : c.lost;
+      /* Several rows in one: the share of them that is won. */
+      const [from, to] = [rgb(c.lost), rgb(c.won)];
+      return `rgb(${from.map((m, i) => Math.round(m + (to[i] - m) * value)).join(",")})`;
+    }
     const top = this.part.scale === "share" ? 1 : this.largest;
     const share = Math.max(-1, Math.min(1, value / top));
     const end = share < 0 ? c.low : c.high;
@@ -125,7 +130,8 @@ class Grid {
     for (let p = 0; p < this.panels.length; p++) {
       const layer = this.layers[this.panels[p]];
       const left = this.left(p);
-      for (let i = first; i < last; i++) {
+      if (row < 1) this.squeezed(ctx, layer, left, height, c);
+      else for (let i = first; i < last; i++) {
         const base = this.order[i] * k;
         const y = HEAD + i * row - top;
         for (let j = 0; j < k; j++) {
@@ -153,6 +159,26 @@ class Grid {
     }
     ctx.restore();
     this.head(ctx, c);
+  }
+
+  /* More rows than lines of the picture: each line is the mean of the rows in it. */
+  squeezed(ctx, layer, left, height, c) {
+    const n = this.part.rows.length;
+    const k = this.part.columns.length;
+    for (let y = 0; y < height - HEAD; y++) {
+      const from = Math.floor(y / this.row);
+      const to = Math.min(n, Math.max(from + 1, Math.floor((y + 1) / this.row)));
+      for (let j = 0; j < k && from < n; j++) {
+        let sum = 0;
+        let known = 0;
+        for (let i = from; i < to; i++) {
+          const value = layer.value(this.order[i] * k + j);
+          if (value !== null) { sum += value; known++; }
+        }
+        ctx.fillStyle = this.colour(known ? sum / known : null, c);
+        ctx.fillRect(left + j * this.cell, HEAD + y, this.cell, 1);
+      }
+    }
   }
 
   cross(ctx, x, y, w, h, c) {
