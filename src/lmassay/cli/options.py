@@ -17,4 +17,4 @@ Plain = Annotated[bool, typer.Option("--plain", help="ASCII only and no colour, 
 Task = Annotated[str, typer.Argument(help="A task's id or number, as `lmassay cot tasks` lists them.")]
 Layout = Annotated[str, typer.Option(help="head, or post: the data as of April 2026.")]
 Regime = Annotated[str | None, typer.Option(help="id or ood: the training set, for tasks 1 and 2 of the layout post.")]
-Source = Annotated[Path | None, typer.Option(help="A Parquet or JSONL file of yours, or demo: what comes with lmassay.")]
+Source = Annotated[Path | None, typer.Option(help="A Parquet or JSONL file, or demo: what comes with lmassay.")]

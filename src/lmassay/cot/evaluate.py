@@ -71,7 +71,8 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """Evidence first, for a notebook."""
         name = f"{self.scored.method} on {self.document['identity']['task']['id']}"
-        return run_html(name, self.survives, self.document["evidence"], self.document["scores"], self.document["notices"])
+        d = self.document
+        return run_html(name, self.survives, d["evidence"], d["scores"], d["notices"])
 
     @property
     def survives(self) -> bool:

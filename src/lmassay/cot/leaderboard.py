@@ -101,7 +101,7 @@ class Leaderboard:
 
     @property
     def wide(self) -> pl.DataFrame:
-        """A row for each row, as text: ``median OOD``, and each task's headline figure in (ID) and out of distribution."""
+        """The rows as text: ``median OOD``, and each task's headline figure in (ID) and out of distribution."""
         medians = {r["row"]: r for r in self.aggregates.filter(figure="median_ood").to_dicts()}
         cells = {(c["row"], c["task"], c["part"]): c for c in self.cells.filter(pl.col("headline")).to_dicts()}
         tasks = self.cells["task"].unique(maintain_order=True).to_list()
