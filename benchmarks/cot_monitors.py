@@ -1,15 +1,16 @@
 """Monitors on slices of the tasks with text: their scores with intervals, and the in-process provider's throughput.
 
     python benchmarks/cot_monitors.py scores OUT [--model lmassay/smollm2-135m] [--tasks 1,…,7] [--limit 40]
-                                                 [--max-chars 3000]
+                                                 [--max-chars 3000] [--shots 0,4]
     python benchmarks/cot_monitors.py throughput FOLDER [--task 3] [--limit 24] [--shots 0] [--max-chars 3000]
     python benchmarks/cot_monitors.py memory [--items 5000]
 
-`scores` makes a run of each of the four monitors and each task under OUT/runs, and OUT/monitors.csv; what is done
-already is not done again. `throughput` asks the same items of the model in FOLDER through Inspect's own ``hf`` provider
-and through ours, one after the other, same limit of tokens, greedy, without a schema, and prints items a second and the
-ratio. `memory` runs a mock provider over many items in a child process, kills it half-way, resumes, and prints the
-largest resident size at the beginning and at the end of the second half, and how many items were asked about twice.
+`scores` makes a run of each of the four monitors and each task under OUT/runs, and OUT/monitors.csv, which grows with
+every run and says slice and length in every row; what is done already is not done again. `throughput` asks the same
+items of the model in FOLDER through Inspect's own ``hf`` provider and through ours, one after the other, same limit of
+tokens, greedy, without a schema, and prints items a second and the ratio. `memory` runs a mock provider over many items
+in a child process, kills it half-way, resumes, and prints the largest resident size at the beginning and at the end of
+the second half, and how many items were asked about twice.
 """
 
 from __future__ import annotations
@@ -34,14 +35,26 @@ from lmassay.cot.monitors.settings import Items
 from lmassay.storage.atomic import write_text
 
 FIGURES = ("g_mean2", "g_mean2_parsed", "g_mean2_mc", "auroc", "unparsed", "positive_rate", "base_rate", "bias")
-COLUMNS = ("task", "monitor", "split", "figure", "value", "low", "high", "n", "n_questions", "status")
-MONITORS = ((0, False), (0, True), (4, False), (4, True))
+COLUMNS = (
+    "task",
+    "monitor",
+    "limit",
+    "max_chars",
+    "split",
+    "figure",
+    "value",
+    "low",
+    "high",
+    "n",
+    "n_questions",
+    "status",
+)
 
 
-def scores(out: Path, model: str, tasks: list[str], limit: int, max_chars: int) -> None:
-    rows = []
+def scores(out: Path, model: str, tasks: list[str], limit: int, max_chars: int, every: list[int]) -> None:
+    rows: list[Any] = []
     for task in tasks:
-        for shots, confidence in MONITORS:
+        for shots, confidence in [(n, c) for n in every for c in (False, True)]:
             asking = Asking(shots, confidence, max_chars=max_chars, overlength=TRUNCATE)
             named = f"{task}-{shots}shot-{'confidence' if confidence else 'label'}"
             found = run_monitor(Items(task), model, asking, limit=limit, out=out / "runs" / named)
@@ -49,17 +62,21 @@ def scores(out: Path, model: str, tasks: list[str], limit: int, max_chars: int) 
                 split, _, figure = name.partition(".")
                 if figure in FIGURES:
                     rows.append(
-                        (found.document["identity"]["task"]["id"], named.partition("-")[2], split, figure, e["value"],
-                         e["low"], e["high"], e["n"], e["n_clusters"], e["status"])
+                        (found.document["identity"]["task"]["id"], named.partition("-")[2], limit, max_chars, split,
+                         figure, e["value"], e["low"], e["high"], e["n"], e["n_clusters"], e["status"])
                     )  # fmt: skip
+            _write(out / "monitors.csv", rows)
             print(
                 named, {k: v["value"] for k, v in found.document["scores"].items() if k.endswith("g_mean2")}, flush=True
             )
+
+
+def _write(path: Path, rows: list[Any]) -> None:
     lines = [COLUMNS, *rows]
     with tempfile.TemporaryFile("w+", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(lines)
         file.seek(0)
-        write_text(out / "monitors.csv", file.read())
+        write_text(path, file.read())
 
 
 def throughput(folder: str, task: str, limit: int, shots: int, max_chars: int) -> None:
@@ -144,14 +161,15 @@ def main() -> None:
     parser.add_argument("--tasks", default="1,2,3,4,5,6,7")
     parser.add_argument("--task", default="3")
     parser.add_argument("--limit", type=int, default=None)
-    parser.add_argument("--shots", type=int, default=0)
+    parser.add_argument("--shots", default="", help="For scores several, as in 0,4; for throughput one.")
     parser.add_argument("--max-chars", type=int, default=3000)
     parser.add_argument("--items", type=int, default=5000)
     given = parser.parse_args()
+    shots = [int(n) for n in (given.shots or {"scores": "0,4"}.get(given.what, "0")).split(",")]
     if given.what == "scores":
-        scores(Path(given.where), given.model, given.tasks.split(","), given.limit or 40, given.max_chars)
+        scores(Path(given.where), given.model, given.tasks.split(","), given.limit or 40, given.max_chars, shots)
     elif given.what == "throughput":
-        throughput(given.where, given.task, given.limit or 24, given.shots, given.max_chars)
+        throughput(given.where, given.task, given.limit or 24, shots[0], given.max_chars)
     elif given.what == "memory":
         memory(given.items)
     else:

@@ -17,6 +17,8 @@ from lmassay.errors import FAILED_PART_WAY, LmassayError
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
 
+#: Samples held at a time.
+_TOGETHER = 200
 #: Fields of a sample that are long and tell nothing here.
 _UNREAD = {"store", "events", "attachments", "messages", "events_data"}
 
@@ -99,13 +101,8 @@ def replies_in(log: ReadLog, template: Template) -> Iterator[Reply]:
     LmassayError
         ``method-failed`` naming the first error, where samples ended in one.
     """
-    from inspect_ai.log import read_eval_log_samples
-
     failed: list[str] = []
-    samples = read_eval_log_samples(
-        str(log.path), all_samples_required=False, resolve_attachments="core", exclude_fields=_UNREAD
-    )
-    for sample in samples:
+    for sample in _samples(log.path):
         if sample.error is not None:
             failed.append(" ".join(sample.error.message.split())[:160])
             continue
@@ -116,6 +113,17 @@ def replies_in(log: ReadLog, template: Template) -> Iterator[Reply]:
             f"{len(failed)} items have no reply: {failed[0]}",
             "run the same command again: what is there is kept, and only these are asked again",
             exit_status=FAILED_PART_WAY,
+        )
+
+
+def _samples(path: Path) -> Iterator[EvalSample]:
+    """Every sample there is, some at a time: read one by one, each would cost a look through the whole archive."""
+    from inspect_ai.log import read_eval_log_sample_summaries, read_eval_log_samples_by_id
+
+    there = [(summary.id, summary.epoch) for summary in read_eval_log_sample_summaries(str(path))]
+    for start in range(0, len(there), _TOGETHER):
+        yield from read_eval_log_samples_by_id(
+            str(path), there[start : start + _TOGETHER], resolve_attachments="core", exclude_fields=_UNREAD
         )
 
 
