@@ -19,9 +19,7 @@ def register(app: typer.Typer) -> None:
 def analyse(
     task: Annotated[str, typer.Argument(help="answer_entropy (8) or compression (9).")],
     layout: Layout = "head",
-    source: Annotated[
-        Path | None, typer.Option(help="For compression: the cells.parquet of your own subject.")
-    ] = None,
+    source: Annotated[Path | None, typer.Option(help="For compression: the cells.parquet of your own subject.")] = None,
     seed: Annotated[int, typer.Option(help="Of the intervals.")] = 0,
     csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Write the figure as .svg or .png.")] = None,

@@ -1,4 +1,4 @@
-"""Data that comes with the package: the tasks that the bundled model carries, made by `cot generate` from our questions.
+"""Data that comes with the package: tasks the bundled model carries, made by `cot generate` from our questions.
 
 ``README.md`` beside this file is its card: the commands that made it, counts, and what the audits found.
 """
