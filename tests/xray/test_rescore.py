@@ -10,7 +10,7 @@ import pytest
 
 from lmassay.errors import LmassayError
 from lmassay.storage.rescore import rescore_run
-from lmassay.storage.runs import LABELS, OPTIONS, RUN, SCORES, claimed
+from lmassay.storage.runs import LABELS, OPTIONS, RUN, SCORES, claimed, read_scores
 from lmassay.xray.run import rescored
 from outside_runs import outside_run, outside_table
 
@@ -55,6 +55,16 @@ def test_a_changed_figure_is_named_and_put_right(run, change, field):
     (run / SCORES).write_text(json.dumps(document))
     assert rescore_run(run, rescored)[1] == field
     assert (run / SCORES).read_bytes() == before
+
+
+def test_the_same_scores_written_in_another_way_become_the_run_s_own_file_again(run):
+    before = (run / SCORES).read_bytes()
+    (run / SCORES).write_text(json.dumps(json.loads(before)))
+    with pytest.raises(LmassayError, match="bad-run-folder"):
+        read_scores(run)
+    assert rescore_run(run, rescored)[1] is None
+    assert (run / SCORES).read_bytes() == before
+    read_scores(run)
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"scores": '])

@@ -32,7 +32,8 @@ def rescore_run(path: Path, rescored: Rescored) -> tuple[dict[str, Any], str | N
             difference = first_difference(read_scores(path, as_written=False), document)
         except LmassayError:
             difference = SCORES, None, None
-        if difference is not None:
+        # The same scores written in another way are not the file that the run wrote either.
+        if difference is not None or file_sha256(path / SCORES) != folder.record.get("scores_sha256"):
             write_json(path / SCORES, document)
             folder.update(scores_sha256=file_sha256(path / SCORES))
         return document, None if difference is None else difference[0]
