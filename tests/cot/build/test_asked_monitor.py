@@ -61,6 +61,15 @@ def test_the_monitor_sees_question_options_and_numbered_sentences_apart_from_the
     assert "exactly 2 different sentences" in message.text
 
 
+def test_sentences_without_a_full_stop_keep_their_numbers():
+    monitor, asked = _monitor(lambda prompt: '{"sentences": [2, 3]}')
+    own = ("Step one:", "add the two", "that is five.", *SENTENCES[3:])
+    assert selections(monitor, [Request("q0 0 8", QUESTION, own, 2)], 10) == [[1, 2]]
+    text = asked[0].messages[0].text
+    assert "(1) Step one:\n(2) add the two\n(3) that is five.\n" in text
+    assert "(4)" not in text
+
+
 def test_cells_hold_what_the_monitor_chose_and_the_subject_is_not_asked():
     monitor, asked = _monitor(_first)
     shop = shop_of(Planted(_thinks), [QUESTION])
