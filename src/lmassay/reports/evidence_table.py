@@ -1,13 +1,15 @@
-"""The evidence in a terminal that is too narrow for a column of everything."""
+"""The evidence in a terminal: a column of everything, or less where it is too narrow for that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 
-from lmassay.reports.style import NARROW, clean, console, interval, number
+from lmassay.markup import EVIDENCE
+from lmassay.reports.style import NARROW, clean, console, interval, number, table
 
 VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
 #: Above the columns of the narrow table.
@@ -23,6 +25,19 @@ def verdict_line(survives: bool) -> Text:
 def narrow() -> bool:
     """Whether standard output is too narrow for the wide tables."""
     return console().width < NARROW
+
+
+def wide_evidence(rows: Iterable[dict[str, Any]]) -> Table:
+    """A row for each signal and control."""
+    cells = [
+        (
+            row["signal"], row["control"], number(row["signal_value"]), number(row["control_value"]),
+            number(row["difference"]), interval(row), number(row["p_holm"]), row["n"],
+            Text(row["verdict"], VERDICT_STYLE.get(row["verdict"], "")),
+        )
+        for row in rows
+    ]  # fmt: skip
+    return table("Evidence", EVIDENCE, cells)
 
 
 def narrow_evidence(rows: Iterable[dict[str, Any]], width: int) -> Text:

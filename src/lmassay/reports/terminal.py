@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from lmassay.reports.evidence_table import VERDICT_STYLE, narrow, narrow_evidence, verdict_line
+from lmassay.reports.evidence_table import narrow, narrow_evidence, verdict_line, wide_evidence
 from lmassay.reports.style import PLAIN_WIDTH as PLAIN_WIDTH
 from lmassay.reports.style import clean, number
 from lmassay.reports.style import console as _console
@@ -38,7 +38,7 @@ def print_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path 
     console.print(verdict_line(document["survives_its_controls"]))
     console.print()
     rows = document["evidence"]
-    console.print(narrow_evidence(rows, console.width) if narrow() else _evidence(rows))
+    console.print(narrow_evidence(rows, console.width) if narrow() else wide_evidence(rows))
     if folder is not None:
         from lmassay.reports.terminal_maps import print_xray_maps
 
@@ -71,29 +71,6 @@ def print_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path 
 
 def _status(status: str) -> str:
     return "" if status == "ok" else f" ({status})"
-
-
-def _evidence(rows: Iterable[dict[str, Any]]) -> Table:
-    cells = [
-        (
-            row["signal"], row["control"], number(row["signal_value"]), number(row["control_value"]),
-            number(row["difference"]), _interval(row), number(row["p_holm"]), row["n"],
-            Text(row["verdict"], VERDICT_STYLE.get(row["verdict"], "")),
-        )
-        for row in rows
-    ]  # fmt: skip
-    columns = (
-        "signal",
-        "control",
-        "signal value",
-        "control value",
-        "difference",
-        "95 % interval",
-        "p (Holm)",
-        "n",
-        "verdict",
-    )
-    return _table("Evidence", columns, cells)
 
 
 def _groups(groups: Iterable[dict[str, Any]]) -> Table:
