@@ -16,6 +16,7 @@ from lmassay.cot.leaderboard import leaderboard
 from lmassay.cot.probe_view import view_probe
 from lmassay.cot.probing import kept_method
 from lmassay.errors import LmassayError
+from lmassay.measures.classification import choose_threshold
 from lmassay.methods.held_activations import HeldActivations, word_states
 from lmassay.methods.linear import Linear
 from lmassay.storage.schema import schema
@@ -59,6 +60,22 @@ def test_half_of_validation_chose_the_block_and_gives_no_threshold(found):
     counts = dict(splits.iter_rows())
     assert counts["choosing"] + counts["validation"] == 120
     assert counts["choosing"] > 30
+
+
+def test_with_one_block_and_one_pooling_all_of_validation_gives_the_threshold(data, store):
+    one = {"blocks": (1,), "poolings": ("mean",)}
+    ran = evaluate(data, "linear", activations=store, options=one)
+    mine = ran.predictions.filter(method_id="linear")
+    assert mine.filter(split="choosing").is_empty()
+    scores = mine.filter(split="validation")["score"].to_numpy()
+    assert len(scores) == 120
+    expected = choose_threshold(data["validation"].y, scores).value
+    assert ran.document["thresholds"]["linear"]["value"] == expected
+    assert (
+        not evaluate(data, "linear", activations=store, options={"blocks": (1,)})
+        .predictions.filter(method_id="linear", split="choosing")
+        .is_empty()
+    )
 
 
 def test_the_identity_names_reader_activations_cap_and_options(data, store):

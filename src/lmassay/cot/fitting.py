@@ -153,7 +153,7 @@ def fit_and_score(method: MethodLike, data: TaskData, seed: int) -> MethodScores
         ``method-failed`` when the method raises, or returns anything but one number per example.
     """
     train, validation = data[TRAIN], data[VALIDATION]
-    chooses = bool(getattr(method, "chooses_on_validation", False))
+    chooses = bool(method.chooses() if hasattr(method, "chooses") else getattr(method, "chooses_on_validation", False))
     choosing = _choosing_half(validation, seed) if chooses else np.zeros(len(validation), np.bool_)
     given = choosing & validation.usable if chooses else validation.usable
     x, y, groups = _usable(train)

@@ -64,7 +64,7 @@ class Method:
         Kinds of segment it cannot do without: all kinds of one of these sets. Empty: it takes what there is.
     chooses_on_validation : bool
         Whether `fit` chooses anything on its validation rows. If so it is given half of them, by question, and the
-        evaluator takes the threshold from the other half.
+        evaluator takes the threshold from the other half. `chooses` says whether it does with what it was given.
     abstains : str
         When a score is NaN; empty: never.
     choices : mapping
@@ -103,6 +103,10 @@ class Method:
     def score(self, X: Examples) -> Floats:
         """(n,) float64, higher = positive (or the number itself); NaN = abstains. Rows do not influence each other."""
         raise NotImplementedError
+
+    def chooses(self) -> bool:
+        """Whether `fit` will choose on validation rows; less than the class promises where there is one candidate."""
+        return self.chooses_on_validation
 
     def settings(self) -> dict[str, Any]:
         """What else decides its scores, JSON-ready; part of the method's hash."""

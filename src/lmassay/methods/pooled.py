@@ -64,15 +64,23 @@ class PooledProbe(Probe):
         """(n, width) standardised training states, labels and questions -> a direction."""
         raise NotImplementedError
 
-    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:
-        """See `Method.fit`. Every block and pooling is read once; of equals the first is taken; nothing is random."""
+    def chooses(self) -> bool:
+        """See `Method.chooses`: one block and one pooling leave no choice, and the threshold gets all the rows."""
+        return len(self._places()) > 1
+
+    def _places(self) -> list[tuple[int, str]]:
         store = given(self)
         blocks = asked_of(store.blocks, self.blocks, "block", store)
         poolings = asked_of(store.poolings, self.poolings, "pooling", store)
+        return [(b, p) for b in blocks for p in poolings]
+
+    def fit(self, X: Examples, y: Labels, groups: Groups, validation: Validation, seed: int) -> None:
+        """See `Method.fit`. Every block and pooling is read once; of equals the first is taken; nothing is random."""
+        store, places = given(self), self._places()
         keys, y, groups, left_out = training_rows(self, store, X, y, groups)
         held = keys_of(validation.X)
         tried = []
-        for block, pooling in [(b, p) for b in blocks for p in poolings]:
+        for block, pooling in places:
             states = store.pooled(np.concatenate([keys, held]), block, pooling)
             check_finite(states[: len(keys)], keys, f"block {block}")
             tried.append(self._cell(states, y, groups, validation.y, (block, pooling)))
@@ -196,6 +204,8 @@ def _figure(kind: str, y: Labels, score: Floats) -> float | None:
 def _best(tried: Sequence[_Cell]) -> tuple[str, _Cell]:
     """What the choice was made on, and the first of the best cells."""
     on_validation = [(c.on_validation, c) for c in tried if c.on_validation is not None]
+    if len(tried) == 1:
+        return "nothing: there is no other", tried[0]
     if on_validation:
         return "validation", max(on_validation, key=lambda pair: pair[0])[1]
     by_folds = [(c.head.by_folds, c) for c in tried if c.head.by_folds is not None]
