@@ -18,6 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
+from lmassay.reports.cot_charts import COLOURS
 from lmassay.reports.page.figures import intervals
 from lmassay.reports.page.parts import Chart, Example, Grid, Hover, RunPage, Section, Table, Texts
 from lmassay.reports.page.write import rendered, report_html, write_report
@@ -228,6 +229,103 @@ def test_the_page_prints_light_and_without_its_buttons(browser, page):
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     pdf = driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
     assert len(pdf) > 50_000
+
+
+#: Written into the page while it is printed: what each map's sheets show.
+_SHEETS = """
+window.sheets = {};
+addEventListener("beforeprint", () => {
+  for (const figure of document.querySelectorAll('figure[data-kind="grid"]')) {
+    window.sheets[figure.id] = [...figure.querySelectorAll(".sheets canvas")].map((canvas) => {
+      const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+      let drawn = 0;
+      for (let i = 3; i < data.length; i += 4) drawn += data[i] > 0;
+      return [canvas.height, drawn / (data.length / 4)];
+    });
+  }
+});
+"""
+
+
+def test_every_row_of_every_map_is_printed_also_of_those_never_looked_at(browser, page, run):
+    driver = browser.open(page)
+    browser.wait("return document.documentElement.dataset.printable === 'yes'")
+    assert not driver.execute_script(f"return document.getElementById('{MAP}').dataset.ready")
+    driver.execute_script(_SHEETS)
+    driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    sheets = driver.execute_script("return window.sheets")
+    maps = driver.execute_script("return [...document.querySelectorAll('figure[data-kind=\"grid\"]')].map((f) => f.id)")
+    assert set(sheets) == set(maps)
+    assert len(maps) >= 4
+    assert all(found and all(drawn > 0.05 for _, drawn in found) for found in sheets.values())
+    n = len(json.loads((run / SCORES).read_text())["tasks"])
+    # A head of 62 and a foot of 4 on each sheet, rows of 15, all at twice their size.
+    assert sum(height / 2 - 66 for height, _ in sheets[MAP]) == 15 * n
+    assert driver.find_elements(By.CLASS_NAME, "sheets") == []
+
+
+def test_controls_of_a_map_stay_off_paper_and_its_key_stays(browser, driver):
+    figure = _grid(browser)
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = figure.find_element(By.CLASS_NAME, "controls").text
+    assert "won" in shown
+    assert "Order" not in shown
+    assert "Compare with" not in shown
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_labels_that_are_cut_still_differ(browser, driver):
+    _grid(browser)
+    many = [
+        ["logic/modus ponens/wording 3/" + str(i) for i in range(30)],
+        [str(i) + "/logic/modus ponens/wording 3" for i in range(30)],
+        ["logic, the first of the two wordings", "logic, the other of the two wordings"],
+    ]
+    script = "const cut = shortener(arguments[0], arguments[1]); return arguments[0].map(cut)"
+    for labels in many:
+        for width in (74, 110):
+            cut = driver.execute_script(script, labels, width)
+            assert len(set(cut)) == len(labels)
+            assert all(len(text) <= width / 6 for text in cut)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_colour_of_a_figure_is_told_from_the_others(browser, page, theme):
+    driver = browser.open(page, theme=theme)
+    fills = driver.execute_script(
+        """
+        const svg = document.querySelector(".drawing svg");
+        return arguments[0].map((colour) => {
+          const mark = svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "rect"));
+          mark.setAttribute("fill", colour);
+          const shown = getComputedStyle(mark).fill;
+          mark.remove();
+          return shown.match(/\\d+/g).map(Number);
+        });
+        """,
+        list(COLOURS),
+    )
+    apart = [np.abs(np.subtract(a, b)).sum() for i, a in enumerate(fills) for b in fills[:i]]
+    # Okabe and Ito's two oranges are 82 apart in light.
+    assert min(apart) > 75
+
+
+def test_a_wide_figure_keeps_its_size_in_a_narrow_window(browser, page):
+    driver = browser.open(page)
+    metrics = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        shown, made, page_wide = driver.execute_script(
+            """
+            const svg = document.querySelector("#r0-won-by-depth .drawing svg");
+            return [svg.clientWidth, Number(svg.getAttribute("width")), document.documentElement.scrollWidth];
+            """
+        )
+        assert made > 700
+        assert shown > 0.75 * made
+        assert page_wide <= 400
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_everything_is_reached_by_the_tab_key(browser, driver):

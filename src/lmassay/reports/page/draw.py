@@ -23,8 +23,10 @@ _REFERENCE = re.compile(r"url\(['\"]?#([^)'\"]+)['\"]?\)")
 #: Characters that no XML may hold.
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _FONT = "sans-serif"
-#: Pixels from which on a drawing is scrolled in a narrow window, not made smaller.
-WIDE = 420
+#: A drawing of over so many pixels is scrolled in a narrow window, and never made smaller than this share of its width.
+WIDE, LEAST = 380, 0.88
+#: Least widths that the sheet knows, in pixels: every so many up to the most.
+STEP, MOST = 80, 1600
 #: Fonts differ between the machine that lays a drawing out and the one that shows it: room for longer texts.
 PADDING = {"left": 24, "right": 24, "top": 6, "bottom": 6}
 
@@ -110,7 +112,8 @@ def safe_svg(text: str, prefix: str) -> str:
                 found[paint], found[f"{paint}-opacity"] = "currentColor", ".18"
         element.attrib.clear()
         element.attrib.update(found)
-    wide = " wide" if float(root.get("width", "0")) > WIDE else ""
+    width = float(root.get("width", "0"))
+    wide = f" least{min(MOST, int(LEAST * width // STEP) * STEP)}" if width > WIDE else ""
     root.attrib.update({"xmlns": _SVG, "class": f"marks{wide}", "focusable": "false"})
     return ElementTree.tostring(root, encoding="unicode")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lmassay import __version__
 from lmassay.errors import LmassayError
@@ -154,6 +154,7 @@ def rendered(pages: Sequence[RunPage], names: Sequence[str], overviews: Sequence
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
+    environment.filters["coded"] = _coded
     views: list[dict[str, Any]] = [
         run_view(replace(page, name=name), f"r{i}") for i, (page, name) in enumerate(zip(pages, names, strict=True))
     ]
@@ -172,6 +173,15 @@ def rendered(pages: Sequence[RunPage], names: Sequence[str], overviews: Sequence
         )
         .strip()
     )
+
+
+def _coded(text: str) -> Markup:
+    """Escaped, with what stands between backticks as code."""
+    pieces = str(escape(text)).split("`")
+    if len(pieces) % 2 == 0:
+        # One without a partner is a letter of its own.
+        pieces[-2:] = ["`".join(pieces[-2:])]
+    return Markup("".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces)))
 
 
 def _margins() -> str:

@@ -1,6 +1,8 @@
 /* Heat maps on a canvas: only the rows in view are drawn, so that ten thousand are as quick as ten. */
 const HEAD = 62;
 const GAP = 22;
+/* Of a map on paper: width, rows on one page, rows in all. */
+const PAPER = { width: 700, page: 52, most: 520 };
 
 class Grid {
   constructor(figure, part) {
@@ -11,9 +13,9 @@ class Grid {
     this.detail = figure.querySelector(".detail");
     this.order = part.rows.map((_, i) => i);
     this.layers = part.layers.map((_, l) => part.arrays[`layer${l}`]);
-    this.largest = Math.max(1e-9, ...this.layers.map((layer) => layer.largest()));
+    this.tops = this.layers.map((layer) => Math.max(1e-9, layer.largest()));
     /* Small values get the digits that tell them apart. */
-    this.digits = Math.min(8, Math.max(3, Math.ceil(-Math.log10(this.largest)) + 2));
+    this.digits = Math.min(8, Math.max(3, Math.ceil(-Math.log10(Math.max(...this.tops))) + 2));
     this.chosen = 0;
     this.at = null;
     this.firstLine = [0];
@@ -57,19 +59,29 @@ class Grid {
     });
   }
 
-  /* Sizes, from the room there is. */
-  layout() {
-    const width = this.frame.clientWidth;
-    if (!width) return;
-    const n = this.part.rows.length;
+  /* Widths, and which layers stand side by side. */
+  measure(width) {
     const k = this.part.columns.length;
     const longest = Math.max(4, ...this.part.rows.slice(0, 400).map((label) => label.length));
-    this.label = Math.min(width < 620 ? 84 : 210, 14 + 6.6 * longest);
+    this.label = Math.min(width < 620 ? Math.max(84, 0.34 * width) : 210, 14 + 6.6 * longest);
+    this.cut = shortener(this.part.rows, this.label - 10);
     this.panels = this.chosen !== 0 && width >= 620 ? [0, this.chosen] : [this.chosen];
+    /* A layer of few tasks has far larger values than one of all: colours are of those in view. */
+    this.largest = Math.max(...this.panels.map((l) => this.tops[l]));
     const room = (width - this.label - 22 - GAP * (this.panels.length - 1)) / this.panels.length;
     this.cell = Math.max(1, Math.min(26, room / k));
     /* Wide enough for the condition's name above it. */
     this.panel = Math.min(room, Math.max(k * this.cell, this.panels.length > 1 ? 190 : 0));
+    this.width = width;
+  }
+
+  /* Sizes, from the room there is. */
+  layout() {
+    const width = this.frame.clientWidth;
+    if (!width) return;
+    this.measure(width);
+    this.key();
+    const n = this.part.rows.length;
     const tallest = Math.max(180, Math.min(620, window.innerHeight * 0.72));
     this.row = n > 40 ? 15 : 22;
     if (this.fitted) this.row = Math.min(this.row, (tallest - HEAD - 6) / n);
@@ -77,7 +89,54 @@ class Grid {
     this.height = Math.ceil(Math.min(this.total, tallest));
     this.frame.style.height = `${this.height}px`;
     this.space.style.height = `${Math.ceil(this.total)}px`;
-    this.width = width;
+    this.draw();
+  }
+
+  /* What the ends of the colour scale are. */
+  key() {
+    if (this.part.scale === "win" || this.part.scale === "share") return;
+    const most = shown(this.largest, true, this.largest >= 0.05 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(this.largest))));
+    for (const end of this.figure.querySelectorAll(".key .end")) end.textContent = `${end.dataset.sign}${most}`;
+  }
+
+  /* All rows, page by page: what a frame scrolls, paper cannot. */
+  onPaper() {
+    this.offPaper();
+    const paper = Object.create(this);
+    paper.measure(PAPER.width);
+    paper.row = 15;
+    const n = this.part.rows.length;
+    const most = Math.min(n, PAPER.most);
+    this.sheets = document.createElement("div");
+    this.sheets.className = "sheets";
+    const c = this.colours();
+    for (let from = 0; from < most; from += PAPER.page) {
+      const height = HEAD + Math.min(PAPER.page, most - from) * paper.row + 4;
+      const canvas = document.createElement("canvas");
+      canvas.width = 2 * PAPER.width;
+      canvas.height = 2 * height;
+      const ctx = canvas.getContext("2d");
+      ctx.scale(2, 2);
+      paper.paint(ctx, from * paper.row, height - 4, c, false);
+      this.sheets.append(canvas);
+    }
+    const said = [];
+    if (most < n) said.push(`${most.toLocaleString("en-GB")} of ${n.toLocaleString("en-GB")} rows are printed; the CSV holds all.`);
+    if (paper.panels.length < this.layers.length && this.layers.length > 1) {
+      const left = this.part.layers.filter((_, l) => !paper.panels.includes(l));
+      said.push(`Not printed: ${left.join("; ")}.`);
+    }
+    if (said.length) {
+      const note = small(said.join(" "));
+      note.className = "note";
+      this.sheets.append(note);
+    }
+    this.frame.after(this.sheets);
+  }
+
+  offPaper() {
+    this.sheets?.remove();
+    this.sheets = null;
     this.draw();
   }
 
@@ -104,6 +163,7 @@ class Grid {
   }
 
   draw() {
+    if (!this.height) return;
     const ratio = Math.min(3, window.devicePixelRatio || 1);
     this.canvas.width = Math.round(this.width * ratio);
     this.canvas.height = Math.round(this.height * ratio);
@@ -146,7 +206,7 @@ class Grid {
       ctx.fillStyle = c.ink;
       ctx.textAlign = "right";
       for (let i = first; i < last; i++) {
-        ctx.fillText(fitted(ctx, part.rows[this.order[i]], label - 10, true), label - 6, HEAD + i * row - top + row / 2);
+        ctx.fillText(this.cut(part.rows[this.order[i]]), label - 6, HEAD + i * row - top + row / 2, label - 10);
       }
     }
     if (marked && this.at) {
@@ -199,7 +259,7 @@ class Grid {
       ctx.fillStyle = c.ink;
       ctx.textAlign = "left";
       ctx.font = "600 12px system-ui, sans-serif";
-      if (part.layers.length > 1) ctx.fillText(fitted(ctx, part.layers[this.panels[p]], Math.max(this.panel, k * cell)), left, 8);
+      if (part.layers.length > 1) ctx.fillText(fitted(ctx, part.layers[this.panels[p]], Math.max(this.panel, k * cell), "both"), left, 8);
       ctx.font = "10px system-ui, sans-serif";
       for (let j = 0; j < k; j++) {
         if (j % every && j !== k - 1) continue;
@@ -347,13 +407,36 @@ function rgb(hex) {
   return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 }
 
-/* Ids differ at their ends, so that of a label both ends are kept. */
-function fitted(ctx, text, width, both = false) {
+/* What is left of a text of which n letters are to stay. */
+const CUTS = {
+  both: (text, n) => `${text.slice(0, Math.ceil(n / 2))}…${text.slice(text.length - Math.floor(n / 2))}`,
+  front: (text, n) => `…${text.slice(text.length - n)}`,
+  end: (text, n) => `${text.slice(0, n)}…`,
+};
+
+function fitted(ctx, text, width, kept = "end") {
   if (ctx.measureText(text).width <= width) return text;
-  const cut = (n) => (both ? `${text.slice(0, Math.ceil(n / 2))}…${text.slice(text.length - Math.floor(n / 2))}` : `${text.slice(0, n)}…`);
   let n = Math.min(text.length, Math.ceil(width / 3));
-  while (n > 1 && ctx.measureText(cut(n)).width > width) n--;
-  return cut(n);
+  while (n > 1 && ctx.measureText(CUTS[kept](text, n)).width > width) n--;
+  return CUTS[kept](text, n);
+}
+
+/* Cuts labels so that those that differ still do, wherever it is that they differ. */
+function shortener(labels, width) {
+  const n = Math.max(4, Math.floor(width / 6) - 1);
+  const short = (text, cut) => (text.length <= n + 1 ? text : cut(text, n));
+  const apart = (cut) => new Set(labels.map((text) => short(text, cut))).size;
+  const whole = new Set(labels).size;
+  let [best, most] = [CUTS.both, 0];
+  let same = 0;
+  while (same < labels[0]?.length && labels.every((text) => text[same] === labels[0][same])) same++;
+  const middle = (text) => `…${text.slice(same, same + n - 1)}${text.length > same + n - 1 ? "…" : ""}`;
+  for (const cut of [...Object.values(CUTS), middle]) {
+    const found = apart(cut);
+    if (found > most) [best, most] = [cut, found];
+    if (found === whole) break;
+  }
+  return (text) => short(text, best);
 }
 
 function escaped(text) {

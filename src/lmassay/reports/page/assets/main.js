@@ -22,8 +22,16 @@ function setUpTheme() {
     apply(theme);
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => apply(theme));
-  addEventListener("beforeprint", () => { root.dataset.printed = "yes"; for (const grid of grids.values()) grid.draw(); });
-  addEventListener("afterprint", () => { delete root.dataset.printed; for (const grid of grids.values()) grid.draw(); });
+  addEventListener("beforeprint", () => {
+    root.dataset.printed = "yes";
+    /* Nothing can be waited for here, so that only what is unpacked by now can be built. */
+    for (const [id, part] of ready) made(id, part);
+    for (const grid of grids.values()) grid.onPaper();
+  });
+  addEventListener("afterprint", () => {
+    delete root.dataset.printed;
+    for (const grid of grids.values()) grid.offPaper();
+  });
 }
 
 /* Marks of a drawing say what they are, under the pointer and, with the arrow keys, one by one. */
@@ -107,17 +115,35 @@ function setUpFigure(figure) {
   if (figure.dataset.kind === "chart") setUpDrawing(figure);
 }
 
-/* A map is unpacked when it comes near the window. */
+/* Maps whose data is unpacked, drawn or not yet. */
+const ready = new Map();
+
+function made(id, part) {
+  if (grids.has(id)) return;
+  const figure = document.getElementById(id);
+  near.unobserve(figure);
+  grids.set(id, new Grid(figure, part));
+  figure.dataset.ready = "yes";
+}
+
+/* A map is drawn when it comes near the window. */
 const near = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
     near.unobserve(entry.target);
-    unpacked(entry.target.id).then((part) => {
-      grids.set(entry.target.id, new Grid(entry.target, part));
-      entry.target.dataset.ready = "yes";
-    }, () => { entry.target.querySelector(".detail").textContent = "This browser cannot unpack the map's data."; });
+    unpacked(entry.target.id).then((part) => made(entry.target.id, part), () => { entry.target.querySelector(".detail").textContent = "This browser cannot unpack the map's data."; });
   }
 }, { rootMargin: "600px" });
+
+/* The others are unpacked while nothing else is to be done: paper has no window to come near. */
+async function unpackTheRest() {
+  const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
+  for (const figure of document.querySelectorAll('figure[data-kind="grid"]')) {
+    await new Promise((go) => idle(go));
+    try { ready.set(figure.id, await unpacked(figure.id)); } catch { /* told where it is drawn */ }
+  }
+  document.documentElement.dataset.printable = "yes";
+}
 
 function setUpContents() {
   const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.getAttribute("href").slice(1), a]));
@@ -139,3 +165,4 @@ setUpContents();
 document.querySelectorAll("figure[data-kind]").forEach(setUpFigure);
 document.querySelectorAll('figure[data-kind="grid"]').forEach((figure) => near.observe(figure));
 document.documentElement.dataset.ready = "yes";
+unpackTheRest();
