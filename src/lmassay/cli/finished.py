@@ -44,13 +44,13 @@ def show_run(path: Path, document: dict[str, Any], *, as_json: bool, plain: bool
         typer.echo(json.dumps(document, indent=1))
         return
     from lmassay.reports.style import ascii_only, in_ascii
-    from lmassay.storage.runs import read_record
+    from lmassay.storage.runs import blaming, read_record
 
     if document.get("suite") == "cot":
         from lmassay.reports.cot_run import print_cot_run as printed
     else:
         from lmassay.reports.terminal import print_run as printed
-    with ascii_only() if plain else nullcontext():
+    with ascii_only() if plain else nullcontext(), blaming(path):
         printed(read_record(path), document, folder=path if maps else None)
     where = f"\nrun folder: {path}"
     typer.echo(in_ascii(where) if plain else where)

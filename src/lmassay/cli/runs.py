@@ -23,9 +23,12 @@ def register(app: typer.Typer) -> None:
 
 def show(run: Run, plain: Plain = False, as_json: Json = False) -> None:
     """Print a run: evidence first, then heat maps, scores, families and counts."""
-    from lmassay.storage.runs import read_scores
+    from lmassay.storage.runs import check_tables, read_record, read_scores
 
-    show_run(run, read_scores(run), as_json=as_json, plain=plain, maps=True)
+    document = read_scores(run)
+    # Before anything is printed: figures above an error would be taken for the run's.
+    check_tables(run, read_record(run))
+    show_run(run, document, as_json=as_json, plain=plain, maps=True)
 
 
 def rescore(run: Run, as_json: Json = False) -> None:
@@ -35,13 +38,15 @@ def rescore(run: Run, as_json: Json = False) -> None:
     """
     from lmassay.errors import FINDING
     from lmassay.storage.rescore import rescore_run
-    from lmassay.storage.runs import read_record
+    from lmassay.storage.runs import SCORES, read_record
 
-    suite = read_record(run).get("identity", {}).get("suite")
+    suite = read_record(run)["identity"].get("suite")
+    absent = not (run / SCORES).exists()
     document, differing = rescore_run(run, rescored_of(suite))
     show_run(run, document, as_json=as_json)
     if differing is not None:
-        typer.echo(f"scores.json was rewritten: {differing} differed", err=True)
+        what = f"{SCORES} was not there, and was written" if absent else f"{SCORES} was rewritten: {differing} differed"
+        typer.echo(what, err=True)
         raise typer.Exit(FINDING)
     if not as_json:
         typer.echo("all scores are as before")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmassay.storage.bundle import content_hash
-from lmassay.storage.runs import read_record, read_scores
+from lmassay.storage.runs import blaming, read_record, read_scores
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -24,7 +24,18 @@ _COT_FIGURES = ("g_mean2_mc", "g_mean2", "auroc", "r2")
 
 
 def citation(run: Path) -> str:
-    """The three forms of one finished run."""
+    """The three forms of one finished run.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-run-folder``.
+    """
+    with blaming(run):
+        return _citation(run)
+
+
+def _citation(run: Path) -> str:
     record, document = read_record(run), read_scores(run)
     digest = content_hash(run)
     suite = document["suite"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from lmassay.errors import LmassayError, nearest
 from lmassay.markup import html_table, run_html, verdicts
 from lmassay.reports.page.opened import open_run as opened_run
 from lmassay.reports.page.parts import Chart
+from lmassay.storage.runs import blaming
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,13 +73,14 @@ class ShownRun:
 
     @cached_property
     def _page(self) -> RunPage:
-        if self.document["suite"] == "cot":
-            from lmassay.reports.page.cot import cot_page
+        with blaming(self.path):
+            if self.document["suite"] == "cot":
+                from lmassay.reports.page.cot import cot_page
 
-            return cot_page(self.path)
-        from lmassay.reports.page.xray import xray_page
+                return cot_page(self.path)
+            from lmassay.reports.page.xray import xray_page
 
-        return xray_page(self.path)
+            return xray_page(self.path)
 
     @cached_property
     def _parts(self) -> dict[str, Part]:
@@ -122,8 +125,10 @@ def open_run(path: Path | str) -> ShownRun:
     Raises
     ------
     LmassayError
-        ``bad-run-folder`` where it is unfinished, altered or unreadable.
+        ``bad-run-folder`` where it is unfinished, altered or unreadable; ``bad-request`` for what is no path.
     """
+    if not isinstance(path, (str, PathLike)):
+        raise LmassayError("bad-request", f"{path!r} is no path", "name a run folder")
     found = opened_run(Path(path))
     if found.document is None:
         raise LmassayError("bad-run-folder", f"{path}: {found.status}", "run its command again to finish it")

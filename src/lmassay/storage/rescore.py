@@ -18,7 +18,7 @@ Rescored = Callable[[Path, dict[str, Any]], dict[str, Any]]
 def rescore_run(path: Path, rescored: Rescored) -> tuple[dict[str, Any], str | None]:
     """Recompute ``scores.json``; returns it and the first field that differed from what stood there.
 
-    A ``scores.json`` that cannot be read differs in all of it.
+    A ``scores.json`` that cannot be read, or is not there, differs in all of it: it is named itself then.
 
     Raises
     ------

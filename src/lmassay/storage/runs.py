@@ -29,6 +29,10 @@ PREDICTIONS, COMPRESSION, REPLIES = "predictions.parquet", "compression.parquet"
 #: Every table a run may hold; which ones a run does hold stands in its record.
 TABLES = (OPTIONS, LABELS, PATCHES, ABLATIONS, GEOMETRY, PREDICTIONS, COMPRESSION, REPLIES)
 PACKAGES = ("lmassay", "torch", "transformers", "tokenizers", "numpy", "polars")
+#: Fields of a record that are objects wherever they stand; readers look into them without asking.
+SECTIONS = ("model", "packages", "machine", "choices")
+IDENTITY_SECTIONS = ("battery", "settings", "convention", "task", "method")
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 
 @dataclass
@@ -193,11 +197,47 @@ def read_record(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         why = "it has no run.json" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else str(error)
         raise LmassayError("bad-run-folder", f"{path} is no readable run: {why}", "name a run folder") from error
-    if not isinstance(record, dict) or record.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(record, dict):
+        raise LmassayError("bad-run-folder", f"{path}: run.json holds no object", "name a run folder")
+    held = record.get("schema_version")
+    if held != SCHEMA_VERSION:
+        newer = isinstance(held, int) and held > SCHEMA_VERSION
         raise LmassayError(
-            "bad-run-folder", f"{path}: run.json is not of schema version {SCHEMA_VERSION}", "run it again"
+            "bad-run-folder",
+            f"{path}: run.json is of schema version {held}, and this lmassay reads {SCHEMA_VERSION}"
+            if isinstance(held, int)
+            else f"{path}: run.json names no schema version",
+            "update lmassay" if newer else "run it again",
         )
+    _check_sections(path, record)
     return record
+
+
+def _check_sections(path: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a record in which something else stands where every reader finds an object."""
+    identity = record.get("identity")
+    found = {"identity": identity, **{name: record[name] for name in SECTIONS if name in record}}
+    if isinstance(identity, dict):
+        found |= {f"identity.{name}": identity[name] for name in IDENTITY_SECTIONS if name in identity}
+    for name, value in found.items():
+        if not isinstance(value, dict):
+            raise LmassayError("bad-run-folder", f"{path}: run.json has no object as {name}", "run it again")
+
+
+@contextmanager
+def blaming(path: Path) -> Iterator[None]:
+    """While a run's figures are read: what is missing from its record is the folder's fault, told in a line.
+
+    Raises
+    ------
+    LmassayError
+        ``bad-run-folder``.
+    """
+    try:
+        yield
+    except _MALFORMED as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise LmassayError("bad-run-folder", f"{path} is not what a run writes: {why}", "run it again") from error
 
 
 def finished_record(path: Path) -> dict[str, Any]:
@@ -210,13 +250,16 @@ def finished_record(path: Path) -> dict[str, Any]:
     """
     record = read_record(path)
     if record.get("status") != "done":
-        raise LmassayError(
-            "bad-run-folder", f"{path}: the run is {record.get('status')}", "run its command again to finish it"
-        )
+        raise LmassayError("bad-run-folder", f"{path}: {_standing(record)}", "run its command again to finish it")
     missing = [name for name in tables_of(path, record) if not (path / name).is_file()]
     if missing:
         raise LmassayError("bad-run-folder", f"{path} lacks {', '.join(missing)}", "run it again in another folder")
     return record
+
+
+def _standing(record: Mapping[str, Any]) -> str:
+    status = record.get("status")
+    return "run.json does not say whether the run is done" if status is None else f"the run is {status}"
 
 
 def tables_of(path: Path, record: Mapping[str, Any]) -> dict[str, str]:
@@ -269,7 +312,8 @@ def read_scores(path: Path, *, as_written: bool = True) -> dict[str, Any]:
         if not isinstance(scores, dict):
             raise ValueError("it holds no object")
     except (OSError, ValueError) as error:
-        raise LmassayError("bad-run-folder", f"{path}: {SCORES}: {error}", "run `lmassay rescore`") from error
+        why = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
+        raise LmassayError("bad-run-folder", f"{path}: {SCORES}: {why}", "run `lmassay rescore`") from error
     return scores
 
 

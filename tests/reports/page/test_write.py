@@ -180,8 +180,10 @@ def test_what_is_no_run_is_newer_or_was_altered_is_refused_and_nothing_is_writte
 def test_an_unfinished_run_is_shown_and_marked_with_what_is_there(tmp_path, status):
     run = made_run(tmp_path, "small", "core50")
     changed(run, lambda record: record.update(status=status))
+    assert "its scores.json is not read" in Page(report_html([run])).text
     (run / SCORES).unlink()
     page = Page(report_html([run]))
+    assert "but no scores.json" in page.text
     assert "Not a finished run" in page.text
     assert "no verdicts" in page.text
     assert "Wins by task and depth" in page.text

@@ -61,8 +61,10 @@ def _status(path: Path, record: dict[str, Any], there: tuple[str, ...]) -> str:
         "failed": "This run failed part-way.",
         "interrupted": "This run was stopped before its end.",
         "running": "This run is not finished: it is still going on, or was stopped before its end.",
+        "None": "This run does not say whether it is done.",
     }.get(str(record.get("status")), f"This run is marked {record.get('status')!r}.")
     n_parts = sum(1 for file in (path / PARTS).rglob("*") if file.is_file()) if (path / PARTS).is_dir() else 0
     held = f"It holds {', '.join(there)}" if there else "It holds no table yet"
     parts = f" and {n_parts:,} finished units of work" if n_parts else ""
-    return f"{how} {held}{parts}, but no {SCORES}: there are no verdicts. Run its command again to finish it."
+    without = f"its {SCORES} is not read" if (path / SCORES).exists() else f"but no {SCORES}"
+    return f"{how} {held}{parts}, {without}: there are no verdicts. Run its command again to finish it."
