@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmassay.markup import LONGEST, MOST_ROWS, escaped, evidence_html, html_table, number, verdicts
+from lmassay.markup import LONGEST, MOST_ROWS, escaped, evidence_html, gathered, html_table, number, survival, verdicts
 
 
 class Seen(HTMLParser):
@@ -70,3 +72,43 @@ def test_numbers():
 
 def test_verdicts_are_counted_for_a_line():
     assert verdicts(["survives", "undecided (few_clusters)", "fails", "undecided"]) == "1 survive, 1 fail, 2 undecided"
+
+
+ROW = {"signal": "s", "control": "c", "difference": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("survives", "rows", "said"),
+    [
+        (True, [ROW], "yes"),
+        (False, [ROW | {"difference": None}, ROW], "no"),
+        (False, [], "undecided (nothing could be measured)"),
+        (False, [ROW | {"difference": None}], "undecided (nothing could be measured)"),
+    ],
+)
+def test_a_run_without_any_figure_is_undecided_and_does_not_fail(survives, rows, said):
+    assert survival(survives, rows) == said
+
+
+def test_a_notice_stands_once_with_its_count_and_in_its_order():
+    assert gathered(["b", "a", "b", "b"]) == ["b (3 times)", "a"]
+
+
+def test_what_is_not_held_against_several_controls_is_one_line():
+    one = [f"{s} is not held against {c}: one class" for s in ("x.auroc", "y.auroc") for c in ("length", "random")]
+    other = "y.auroc is not held against agreement: no_threshold"
+    assert gathered(["first", *one, other, "last"]) == [
+        "first",
+        "x.auroc, y.auroc are not held against length, random: one class",
+        other,
+        "last",
+    ]
+
+
+@given(st.lists(st.tuples(st.sampled_from("stu"), st.sampled_from("abc"), st.sampled_from("xy")), unique=True))
+def test_no_pair_is_lost_or_made_when_notices_are_gathered(triples):
+    said = set()
+    for line in gathered(f"{s} is not held against {c}: {why}" for s, c, why in triples):
+        signals, controls, why = re.fullmatch(r"(.+) (?:is|are) not held against (.+): (.+)", line).groups()
+        said |= {(s, c, why) for s in signals.split(", ") for c in controls.split(", ")}
+    assert said == set(triples)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -12,6 +14,8 @@ UNDECIDED = ("○", "inherit")
 #: Rows of a table that are shown, and characters of a cell.
 MOST_ROWS = 100
 LONGEST = 300
+#: Of a figure that cannot be compared with a control; a run without figures has one for each pair of them.
+_NOT_HELD = re.compile(r"(?P<signal>.+) is not held against (?P<control>\S+): (?P<why>.+)", re.DOTALL)
 _CELL = "padding:.15em .7em;text-align:{};vertical-align:top"
 EVIDENCE = (
     "signal",
@@ -107,7 +111,8 @@ def run_html(
     notices: Iterable[object] = (),
 ) -> str:
     """A run: whether it survives, evidence, and its scores and notices folded away."""
-    said = "" if survives is None else f"<p>survives its controls: <b>{'yes' if survives else 'no'}</b></p>"
+    evidence = list(evidence)
+    said = "" if survives is None else f"<p>survives its controls: <b>{survival(survives, evidence)}</b></p>"
     rows = [(key, number(e["value"]), interval(e["low"], e["high"]), e["n"], _what(e)) for key, e in scores.items()]
     table = html_table("Scores", ("score", "value", "95 % interval", "n", "what"), rows)
     folded = f"<details><summary>{len(rows)} scores</summary>{table}</details>" if rows else ""
@@ -116,12 +121,49 @@ def run_html(
 
 def noted(notices: Iterable[object]) -> str:
     """What a reader must know beside figures, as a list; nothing where there is nothing."""
-    items = "".join(f"<li>{escaped(n)}</li>" for n in notices)
+    items = "".join(f"<li>{escaped(n)}</li>" for n in gathered(notices))
     return f"<ul>{items}</ul>" if items else ""
 
 
 def _what(e: Mapping[str, Any]) -> str:
     return str(e["title"]) + ("" if e["status"] == "ok" else f" ({e['status']})")
+
+
+def survival(survives: bool, evidence: Iterable[Mapping[str, Any]]) -> str:
+    """The headline of a run in a word, or that nothing was measured which could fail."""
+    if survives:
+        return "yes"
+    return "no" if any(row["difference"] is not None for row in evidence) else "undecided (nothing could be measured)"
+
+
+def gathered(notices: Iterable[object]) -> list[str]:
+    """Notices in their order, each once with its count; what is not held against several controls in one line."""
+    held: dict[tuple[str, str], list[str]] = {}
+    lines: list[str | tuple[str, str]] = []
+    for notice in map(str, notices):
+        match = _NOT_HELD.fullmatch(notice)
+        if match is None:
+            lines.append(notice)
+            continue
+        key = match["signal"], match["why"]
+        if key not in held:
+            lines.append(key)
+        held.setdefault(key, []).append(match["control"])
+    # Signals that miss the same controls for the same reason stand together, where the first of them stood.
+    signals: dict[tuple[str, str], list[str]] = {}
+    for (signal, why), missed in held.items():
+        signals.setdefault((", ".join(dict.fromkeys(missed)), why), []).append(signal)
+    said: list[str] = []
+    for line in lines:
+        if isinstance(line, str):
+            said.append(line)
+            continue
+        controls = ", ".join(dict.fromkeys(held[line]))
+        together = signals[controls, line[1]]
+        if line[0] == together[0]:
+            verb = "is" if len(together) == 1 else "are"
+            said.append(f"{', '.join(together)} {verb} not held against {controls}: {line[1]}")
+    return [line if n == 1 else f"{line} ({n} times)" for line, n in Counter(said).items()]
 
 
 def verdicts(rows: Iterable[Any]) -> str:

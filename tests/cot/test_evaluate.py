@@ -427,7 +427,7 @@ def test_questions_that_splits_share_are_told(data):
     test = data["test"]
     shared = replace(test, groups=np.where(np.arange(len(test)) < 5, data["train"].groups[0], test.groups))
     leaky = replace(data, splits={**data.splits, "test": shared})
-    assert "1 questions stand in both train and test" in evaluate(leaky, Waits).document["notices"][0]
+    assert "1 question stands in both train and test" in evaluate(leaky, Waits).document["notices"][0]
     assert not any("stand in both" in n for n in evaluate(data, Waits).document["notices"])
 
 

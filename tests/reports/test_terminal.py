@@ -138,3 +138,24 @@ def test_numbers(value, shown):
 
 def test_off_a_terminal_no_line_is_cut(capsys, finished):
     assert "…" not in _printed(capsys, finished, model="m" * (3 * terminal.PLAIN_WIDTH))
+
+
+@pytest.mark.parametrize("value", [0.001, None])
+def test_the_turned_sign_of_an_ablation_is_explained_where_it_has_a_figure(capsys, finished, value):
+    record, document = json.loads(json.dumps(finished))
+    row = document["evidence"][0] | {"signal": "ablation_j", "signal_value": value, "control_value": value}
+    document["evidence"].append(row)
+    print_run(record, document)
+    out = capsys.readouterr().out
+    assert ("ablation_j: the score below with its sign turned" in out) is (value is not None)
+
+
+def test_a_run_without_figures_is_undecided_and_does_not_fail(capsys, finished):
+    record, document = json.loads(json.dumps(finished))
+    document["evidence"] = []
+    document["notices"] = ["again", "again"]
+    print_run(record, document)
+    out = capsys.readouterr().out
+    assert "survives its controls: undecided (nothing could be measured)" in out
+    assert out.count("note:") == 1
+    assert "note: again (2 times)" in out

@@ -184,7 +184,8 @@ def _prepared(
     of_activations = attach(own, activations, data)
     controls, notices = controls_for(data, str(own.id))
     shared = [
-        f"{n} questions stand in both {a} and {b}: what is scored there was partly learnt"
+        f"{n} {'question stands' if n == 1 else 'questions stand'} in both {a} and {b}:"
+        " what is scored there was partly learnt"
         for (a, b), n in data.shared_groups.items()
         if a == TRAIN or (a == VALIDATION and b in data.test_splits)
     ]

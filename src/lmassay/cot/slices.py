@@ -64,7 +64,8 @@ def _note(data: TaskData, splits: Mapping[str, SplitData], limit: int, seed: int
         f" {len(np.unique(data[name].groups))} questions"
         for name in _scored(data)
     ]
-    about = f"at most {limit} rows of validation and of each test split (test_cap={limit}, seed {seed})"
+    most = f"{limit} {'row' if limit == 1 else 'rows'}"
+    about = f"at most {most} of validation and of each test split (test_cap={limit}, seed {seed})"
     return f"{about}: {'; '.join(rows)}"
 
 

@@ -9,7 +9,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from lmassay.markup import gathered
 from lmassay.reports.evidence_table import VERDICT_STYLE, narrow, narrow_evidence, verdict_line
+from lmassay.reports.page.words import counted
 from lmassay.reports.style import clean, console, interval, number, table
 
 #: Columns of the comparison with the controls, as far as a run has them.
@@ -33,7 +35,7 @@ def print_cot_run(record: dict[str, Any], document: dict[str, Any], *, folder: P
     about = [f"layout {task['layout']}", task["regime"] and f"regime {task['regime']}",
              f"validation {task['validation']}", f"seed {identity['settings']['seed']}"]  # fmt: skip
     out.print(clean("; ".join(a for a in about if a)))
-    out.print(verdict_line(document["survives_its_controls"]))
+    out.print(verdict_line(document["survives_its_controls"], document["evidence"]))
     out.print()
     rows = document["evidence"]
     out.print(narrow_evidence(rows, out.width) if narrow() else evidence_table(rows))
@@ -49,13 +51,13 @@ def print_cot_run(record: dict[str, Any], document: dict[str, Any], *, folder: P
     out.print()
     for split, counts in document["counts"].items():
         statuses = ", ".join(f"{name} {n}" for name, n in counts["statuses"].items())
-        out.print(clean(f"{split}: {counts['n_scored']} of {counts['n_total']} scored, {counts['n_groups']} questions"
-                        f" ({statuses})"))  # fmt: skip
+        out.print(clean(f"{split}: {counts['n_scored']} of {counts['n_total']} scored,"
+                        f" {counted(counts['n_groups'], 'question')} ({statuses})"))  # fmt: skip
     for name, chosen in record.get("choices", {}).items():
         plain = {k: v for k, v in chosen.items() if not isinstance(v, dict)}
         if plain:
             out.print(clean(f"{name} chose " + ", ".join(f"{k} = {v}" for k, v in plain.items())))
-    for notice in document["notices"]:
+    for notice in gathered(document["notices"]):
         out.print(clean(f"note: {notice}"))
 
 

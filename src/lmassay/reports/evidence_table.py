@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from lmassay.markup import EVIDENCE
+from lmassay.markup import EVIDENCE, survival
 from lmassay.reports.style import NARROW, clean, console, interval, number, table
 
 VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
@@ -16,10 +16,10 @@ VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
 _HEAD = ("signal", "control", "diff.", "95 % interval", "p", "n", "verdict")
 
 
-def verdict_line(survives: bool) -> Text:
-    """The headline of a run."""
-    word = Text("yes" if survives else "no", "bold green" if survives else "bold red")
-    return Text("survives its controls: ").append_text(word)
+def verdict_line(survives: bool, rows: Iterable[dict[str, Any]]) -> Text:
+    """The headline of a run with these rows of evidence."""
+    word = survival(survives, rows)
+    return Text("survives its controls: ").append(word, {"yes": "bold green", "no": "bold red"}.get(word, "bold"))
 
 
 def narrow() -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from lmassay.markup import gathered
 from lmassay.reports.evidence_table import narrow, narrow_evidence, verdict_line, wide_evidence
 from lmassay.reports.style import PLAIN_WIDTH as PLAIN_WIDTH
 from lmassay.reports.style import clean, number
@@ -19,6 +20,9 @@ from lmassay.reports.style import table as _table
 if TYPE_CHECKING:
     from lmassay.models.numerics import NumericsRow
     from lmassay.storage.fetch import BundledModel
+
+#: Signals whose rows of evidence are their score with the sign turned.
+_TURNED = ("ablation_j",)
 
 
 def print_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path | None = None) -> None:
@@ -35,10 +39,13 @@ def print_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path 
     settings = identity["settings"]
     about = [settings["protocol"], identity["convention"]["dtype"], f"seed {settings['seed']}", *model["notes"]]
     console.print(clean("; ".join(str(a) for a in about if a)))
-    console.print(verdict_line(document["survives_its_controls"]))
+    console.print(verdict_line(document["survives_its_controls"], document["evidence"]))
     console.print()
     rows = document["evidence"]
     console.print(narrow_evidence(rows, console.width) if narrow() else wide_evidence(rows))
+    for signal in dict.fromkeys(row["signal"] for row in rows if row["signal_value"] is not None):
+        if signal in _TURNED:
+            console.print(f"{signal}: the score below with its sign turned, so that larger is more of the signal")
     if folder is not None:
         from lmassay.reports.terminal_maps import print_xray_maps
 
@@ -65,7 +72,7 @@ def print_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path 
     console.print()
     counts = document["counts"]
     console.print(clean("counts: " + ", ".join(f"{name} {n}" for name, n in counts.items())))
-    for notice in document["notices"]:
+    for notice in gathered(document["notices"]):
         console.print(clean(f"note: {notice}"))
 
 
