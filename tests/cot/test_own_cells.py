@@ -145,7 +145,7 @@ def test_cells_that_do_not_fit_are_refused_by_name(file, change, said):
     ("words", "said"),
     [
         (("8", "--source", "cells.parquet"), "only cells of task 9"),
-        (("9", "--source", "nowhere.parquet"), "is no Parquet file"),
+        (("9", "--source", "nowhere.parquet"), "there is no file nowhere.parquet"),
         (("9", "--source", "cells.csv"), "is no Parquet file"),
         (("9", "--source", "cells.parquet", "--layout", "post"), "have no layout"),
     ],

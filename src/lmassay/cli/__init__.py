@@ -33,6 +33,7 @@ from lmassay.errors import BAD_REQUEST, FAILED_PART_WAY, LmassayError, nearest
 
 #: What typer returns for a KeyboardInterrupt, where it does not raise Abort.
 STOPPED = 130
+OUT_OPTIONS = ("--out", "-o")
 
 app = typer.Typer(
     name="lmassay",
@@ -87,6 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
+        _refuse_empty_out(arguments)
         command = typer.main.get_command(app)
         if completion.VARIABLE in os.environ:
             completion.attach(command)
@@ -112,6 +114,14 @@ def main(arguments: list[str] | None = None) -> None:
             _fail(_usage(error), BAD_REQUEST)
         why = " ".join(str(error).split())[:300]
         _fail(f"error: {type(error).__name__}: {why} — a fault of lmassay; --debug shows where", FAILED_PART_WAY)
+
+
+def _refuse_empty_out(arguments: list[str]) -> None:
+    """Refuse an --out of nothing, as of a shell's unset variable, before a path of it is the working directory."""
+    for word, after in zip(arguments, [*arguments[1:], None], strict=True):
+        name, equals, value = word.partition("=")
+        if name in OUT_OPTIONS and (value if equals else after) == "":
+            raise LmassayError("bad-request", f"{name} is empty", "name a folder or file, or . for this folder")
 
 
 def _usage(error: Any) -> str:

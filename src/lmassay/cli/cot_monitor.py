@@ -21,11 +21,15 @@ MonitorModel = Annotated[
     str | None,
     typer.Option(help="With --method monitor: who is asked, as PROVIDER/NAME; lmassay/smollm2-135m runs here."),
 ]
-Shots = Annotated[int | None, typer.Option(help="With --method monitor: examples shown with their answers; none.")]
+Shots = Annotated[
+    int | None, typer.Option(help="With --method monitor: examples shown with answers (none by default).")
+]
 Confidence = Annotated[
     bool, typer.Option("--confidence", help="With --method monitor: ask for a probability, not a label.")
 ]
-Samples = Annotated[int | None, typer.Option(help="With --method monitor: replies to each item, averaged; 1.")]
+Samples = Annotated[
+    int | None, typer.Option(help="With --method monitor: replies to each item, averaged (1 by default).")
+]
 
 
 def register(app: typer.Typer) -> None:

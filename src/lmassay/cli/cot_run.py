@@ -21,6 +21,9 @@ from lmassay.cli.finished import default_out, show_run
 from lmassay.cli.options import Json, Layout, Regime, Source, Task
 from lmassay.cli.progress import shown
 
+#: Methods of ours that are held against the controls; written out, for the registry is not loaded for a help text.
+OWN = ("tfidf", "tfidf_all", "linear", "attention", "mean_difference", "lda", "sae", MONITOR)
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -29,7 +32,10 @@ def register(app: typer.Typer) -> None:
 
 def run(
     task: Task,
-    method: Annotated[str, typer.Option(help="tfidf, monitor, a control, or a method of an installed package.")],
+    method: Annotated[
+        str,
+        typer.Option(help=f"{', '.join(OWN)}, a control, or a method of an installed package."),
+    ],
     layout: Layout = "head",
     regime: Regime = None,
     validation: Annotated[
@@ -59,8 +65,9 @@ def run(
 ) -> None:
     """Fit a method on a task's training rows and score its test sets, with every control the task allows beside it."""
     from lmassay.cot.evaluate import evaluate
+    from lmassay.errors import LmassayError, nearest
     from lmassay.methods.constructor import parsed_options
-    from lmassay.methods.registry import load_method
+    from lmassay.methods.registry import known_methods, load_method
 
     if method == MONITOR:
         from lmassay.cot.monitors.settings import Items
@@ -70,6 +77,8 @@ def run(
         run_monitor(items, monitor_model, shots, confidence, samples, option, seed, out, as_json)
         return
     refuse_without_monitor(monitor_model, shots, confidence, samples)
+    if method not in known_methods():
+        raise LmassayError("bad-request", f"no method {method!r}", nearest(method, [*known_methods(), MONITOR]))
     options = parsed_options(load_method(method), option or [])
     caps = [f"cap{train_cap}" if train_cap else "", f"test{test_cap}" if test_cap else ""]
     reading = [activations.name if activations else "", *caps, *(option or [])]

@@ -22,10 +22,15 @@ def report(
     ] = None,
 ) -> None:
     """Turn run folders into one HTML page that opens from disk: evidence first, then figures with their data."""
+    from lmassay.cli.progress import shown
     from lmassay.reports.page.write import check_out, write_report
     from lmassay.xray.batteries import load_battery
 
     check_out(out, force=force)
     batteries = [load_battery(str(path)) for path in battery or ()]
-    write_report(runs, out, force=force, batteries=batteries)
+    if len(runs) > 1:
+        with shown("runs") as progress:
+            write_report(runs, out, force=force, batteries=batteries, progress=progress)
+    else:
+        write_report(runs, out, force=force, batteries=batteries)
     typer.echo(f"{out}  {out.stat().st_size / 1e6:.1f} MB")

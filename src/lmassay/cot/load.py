@@ -64,10 +64,11 @@ def load_task(
         from lmassay.cot.own import read_own
 
         if layout != "head" or regime is not None or validation is not None:
+            whose = "the demo's data" if str(source) == DEMO else "data of your own"
             raise LmassayError(
                 "bad-request",
-                "data of your own has no layout, regime or choice of validation sets",
-                "leave them out; its splits are those that the file names",
+                f"{whose} has no layout, regime or choice of validation sets",
+                "leave them out; its splits are those that its file names",
             )
         if str(source) == DEMO:
             return replace(read_own(task, demo_file(task.id)), notes=(NOTE,))

@@ -23,8 +23,10 @@ def read_cells(path: Path) -> pl.DataFrame:
     LmassayError
         ``bad-request`` for a file that is no Parquet file; ``cot-data-broken`` for one whose cells do not fit together.
     """
-    if path.suffix != ".parquet" or not path.is_file():
+    if path.suffix != ".parquet":
         raise LmassayError("bad-request", f"{path} is no Parquet file", "name the cells.parquet of a generated task 9")
+    if not path.is_file():
+        raise LmassayError("bad-request", f"there is no file {path}", "name the cells.parquet of a generated task 9")
     columns = {**SCHEMA, **OWN}
     try:
         frame = pl.read_parquet(path)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import resources
@@ -18,13 +19,14 @@ from markupsafe import Markup, escape
 from lmassay import __version__
 from lmassay.errors import LmassayError
 from lmassay.evidence import MARGINS
+from lmassay.reports.page.batteries import refuse_unused
 from lmassay.reports.page.opened import OpenedRun, open_run
 from lmassay.reports.page.parts import RunPage, Section
 from lmassay.reports.page.view import run_view, section_view
 from lmassay.reports.page.words import counted, number
 from lmassay.reports.page.xray import MOST_TASKS, xray_page
 from lmassay.reports.page.xray_runs import xray_overview
-from lmassay.storage.atomic import write_text
+from lmassay.storage.atomic import FULL, write_text
 
 if TYPE_CHECKING:
     from lmassay.xray.task import Battery
@@ -36,7 +38,14 @@ SCRIPTS = ("data.js", "tables.js", "grid.js", "main.js")
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OSError, pl.exceptions.PolarsError)
 
 
-def write_report(runs: Sequence[Path], out: Path, *, force: bool = False, batteries: Sequence[Battery] = ()) -> None:
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    *,
+    force: bool = False,
+    batteries: Sequence[Battery] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
     """Write one page about all `runs`.
 
     Parameters
@@ -46,7 +55,9 @@ def write_report(runs: Sequence[Path], out: Path, *, force: bool = False, batter
     out : Path
         An HTML file; one that exists is replaced with `force` only.
     batteries : sequence of Battery
-        Where the prompts of xray runs may be taken from.
+        Where the prompts of xray runs may be taken from; each must be the battery of one of the runs.
+    progress : callable, optional
+        Told (runs that are drawn, all runs).
 
     Raises
     ------
@@ -54,7 +65,7 @@ def write_report(runs: Sequence[Path], out: Path, *, force: bool = False, batter
         ``bad-request``, ``bad-run-folder``, ``out-folder-unwritable``, ``disk-full``; nothing is written then.
     """
     check_out(out, force=force)
-    write_text(out, report_html(runs, batteries=batteries))
+    write_text(out, report_html(runs, batteries=batteries, progress=progress))
 
 
 def check_out(out: Path, *, force: bool) -> None:
@@ -67,9 +78,26 @@ def check_out(out: Path, *, force: bool) -> None:
         raise LmassayError("bad-request", f"{out} exists", "name another file, or replace it with --force")
     if not out.parent.is_dir():
         raise LmassayError("out-folder-unwritable", f"there is no folder {out.parent}", "make it, or name another")
+    try:
+        # By a real write: permissions do not tell what a file system refuses.
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        if error.errno in FULL:
+            return
+        raise LmassayError(
+            "out-folder-unwritable",
+            f"cannot write to {out.parent}: {error.strerror or error}",
+            "name a file in another folder",
+        ) from error
 
 
-def report_html(runs: Sequence[Path], *, batteries: Sequence[Battery] = ()) -> str:
+def report_html(
+    runs: Sequence[Path],
+    *,
+    batteries: Sequence[Battery] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> str:
     """The page as a text."""
     if not runs:
         raise LmassayError("bad-request", "no run was named", "name one or more run folders")
@@ -83,7 +111,13 @@ def report_html(runs: Sequence[Path], *, batteries: Sequence[Battery] = ()) -> s
     if twice:
         raise LmassayError("bad-request", f"{twice[0]} is named twice", "name each run once")
     opened = [open_run(path) for path in runs]
-    pages = [_page(run, limit=max(1, MOST_TASKS // len(runs)), batteries=batteries) for run in opened]
+    with _blaming("a run's record"):
+        refuse_unused(opened, batteries)
+    pages = []
+    for run in opened:
+        pages.append(_page(run, limit=max(1, MOST_TASKS // len(runs)), batteries=batteries))
+        if progress is not None:
+            progress(len(pages), len(opened))
     names = told_apart([(page.name, page.folder) for page in pages])
     return rendered(pages, names, _overviews(opened, names))
 

@@ -138,13 +138,13 @@ def _prompts(record: Mapping[str, Any], wins: WinMap, batteries: Sequence[Batter
         with suppress(LmassayError):
             found.append(load_battery(named, seed=seed_of(record)))
     for battery in found:
-        outside = about.get("version") == "outside" and _asks_the_same(battery, wins)
+        outside = about.get("version") == "outside" and asks_the_same(battery, wins)
         if battery.content_hash == about.get("sha256") or outside:
             return {task.id: task.prompt for task in battery.tasks}, ""
     return {}, "Prompts are not kept in a run folder: name the battery's file with --battery to see them here."
 
 
-def _asks_the_same(battery: Battery, wins: WinMap) -> bool:
+def asks_the_same(battery: Battery, wins: WinMap) -> bool:
     """Whether each task has the options that were scored: scores made elsewhere know no digest of a battery."""
     known = {task.id: task.options for task in battery.tasks}
     scored: list[list[str]] = [[] for _ in range(wins.tasks.height)]
