@@ -56,10 +56,13 @@ def evaluation_chart(evaluation: Evaluation, figure: str | None = None) -> Any:
     return _altair().hconcat(*panels).resolve_scale(x="shared", color="shared")
 
 
-def _intervals(rows: pl.DataFrame, *, x: str, y: str, order: list[str], colour: str, title: str) -> Any:
-    """Points with the bounds of their intervals, one a line."""
+def _intervals(
+    rows: pl.DataFrame, *, x: str, y: str, order: list[str], colour: str, title: str, apart: bool = False
+) -> Any:
+    """Points with the bounds of their intervals, one a line; `apart`, those of each colour on a line of their own."""
     alt = _altair()
     at = {
+        **({"yOffset": alt.YOffset(f"{colour}:N")} if apart else {}),
         "y": alt.Y(f"{y}:N", sort=order, title=None, axis=alt.Axis(labelLimit=240)),
         "color": alt.Color(f"{colour}:N", title=None, scale=alt.Scale(range=list(COLOURS))),
         "tooltip": [alt.Tooltip(f"{name}:N") for name in (y, colour, x, "low", "high", "n")],
@@ -82,9 +85,9 @@ def leaderboard_chart(board: Leaderboard) -> Any:
     for task in cells["task"].unique(maintain_order=True):
         mine = cells.filter(task=task)
         panels.append(
-            _intervals(mine, x="value", y="row", order=order, colour="part", title=str(mine["figure"][0])).properties(
-                title=task, width=170, height=18 * len(order)
-            )
+            _intervals(
+                mine, x="value", y="row", order=order, colour="part", title=str(mine["figure"][0]), apart=True
+            ).properties(title=task, width=170, height=26 * len(order))
         )
     alt = _altair()
     return alt.concat(*panels, columns=4).resolve_scale(x="independent", color="shared")
@@ -170,14 +173,18 @@ def compression_figure(report: CompressionReport) -> Any:
 
 def places_chart(report: CompressionReport) -> Any:
     """Where in the region each selector's sentences stand; the rule is no preference."""
+    import polars as pl
+
     alt = _altair()
-    at = alt.Chart(_data(report.places))
+    rows = report.places.with_columns(tenth=pl.col("bin") + 1)
+    at = alt.Chart(_data(rows))
     panels = []
-    for selector in report.places["selector"].unique(maintain_order=True):
+    for selector in rows["selector"].unique(maintain_order=True):
         bars = at.transform_filter(alt.datum.selector == selector).mark_bar(color=COLOURS[0])
         rule = alt.Chart(alt.Data(values=[{"even": 0.1}])).mark_rule(color=COLOURS[1]).encode(y="even:Q")
-        x, y = alt.X("bin:O", title="tenth of the region"), alt.Y("share:Q", title="share of kept sentences")
-        panels.append(alt.layer(bars.encode(x=x, y=y), rule).properties(title=selector, width=170, height=120))
+        x = alt.X("tenth:O", title="tenth of the region", axis=alt.Axis(labelAngle=0))
+        y = alt.Y("share:Q", title="share of kept sentences")
+        panels.append(alt.layer(bars.encode(x=x, y=y), rule).properties(title=selector, width=190, height=165))
     return alt.concat(*panels, columns=3).resolve_scale(y="shared")
 
 
@@ -187,13 +194,13 @@ def singles_chart(report: CompressionReport) -> Any:
 
     alt = _altair()
     se = pl.col("se").fill_null(0.0)
-    rows = report.singles.filter(pl.col("bin") >= 0).with_columns(low=pl.col("mean") - se, high=pl.col("mean") + se)
-    base = alt.Chart(_data(rows)).encode(x=alt.X("bin:O", title="tenth of the region", axis=alt.Axis(labelAngle=0)))
+    rows = report.singles.filter(pl.col("bin") >= 0).with_columns(
+        tenth=pl.col("bin") + 1, low=pl.col("mean") - se, high=pl.col("mean") + se
+    )
+    base = alt.Chart(_data(rows)).encode(x=alt.X("tenth:O", title="tenth of the region", axis=alt.Axis(labelAngle=0)))
     rule = alt.Chart(alt.Data(values=[{"none": 0.0}])).mark_rule(color=COLOURS[1]).encode(y="none:Q")
     return alt.layer(
         rule,
-        base.mark_rule(opacity=0.5).encode(
-            y=alt.Y("low:Q", title="KL that a sentence alone takes off, nats"), y2="high:Q"
-        ),
+        base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q", title="KL taken off, nats"), y2="high:Q"),
         base.mark_point(filled=True, size=45, color=COLOURS[0]).encode(y="mean:Q"),
     ).properties(title="A sentence alone (± one standard error)", width=380, height=240)

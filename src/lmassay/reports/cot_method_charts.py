@@ -164,7 +164,10 @@ def question_strip(rows: pl.DataFrame) -> Any:
     y = alt.Y("split:N", title=None, sort=rows["split"].unique(maintain_order=True).to_list())
     # The largest circle on the axis must not cover the split's name.
     y.axis = alt.Axis(labelPadding=14)
-    size = alt.Size("count():Q", title="questions", scale=alt.Scale(range=[14, 420]))
+    alone = rows.group_by("split", name).len()["len"].max() == 1
+    size = alt.value(60) if alone else alt.Size(
+        "count():Q", title="questions", scale=alt.Scale(range=[14, 420]), legend=_counts()
+    )  # fmt: skip
     dots = alt.Chart(_data(rows)).mark_circle(opacity=0.65, color=COLOURS[0])
     return dots.encode(
         x=alt.X(f"{name}:Q", title=title, scale=scale), y=y, size=size,
@@ -192,6 +195,7 @@ def reliability_panels(rows: pl.DataFrame) -> Any:
     axis = {"scale": alt.Scale(domain=[0, 1])}
     x = alt.X("score:Q", title="score", **axis)
     tooltip = [alt.Tooltip(f"{c}:N") for c in ("score", "share", "low", "high", "n")]
+    size = _rows_size(rows, [20, 200])
     panels = []
     for split in rows["split"].unique(maintain_order=True):
         base = alt.Chart(_data(rows.filter(split=split)))
@@ -204,12 +208,25 @@ def reliability_panels(rows: pl.DataFrame) -> Any:
                     x=x, y=alt.Y("low:Q", title="share of positives"), y2="high:Q"
                 ),
                 base.mark_point(filled=True, opacity=1, color=COLOURS[0]).encode(
-                    x=x, y=share, size=alt.Size("n:Q", title="rows", scale=alt.Scale(range=[20, 200])),
+                    x=x, y=share, size=size,
                     tooltip=tooltip,
                 ),
             ).properties(title=split, width=230, height=230)
         )  # fmt: skip
     return alt.concat(*panels, columns=3).resolve_scale(size="shared")
+
+
+def _counts() -> Any:
+    """A legend of counts, which are whole."""
+    return _altair().Legend(format="d", tickMinStep=1, tickCount=4)
+
+
+def _rows_size(rows: pl.DataFrame, sizes: list[int]) -> Any:
+    """Marks as large as their rows are many; where all are one row, of one size and without a legend."""
+    alt = _altair()
+    if rows["n"].n_unique() < 2:
+        return alt.value(sum(sizes) / 4)
+    return alt.Size("n:Q", title="rows", scale=alt.Scale(range=sizes), legend=_counts())
 
 
 def prediction_chart(run: CotResult, method: str | None = None) -> Any:
@@ -226,7 +243,7 @@ def prediction_panels(rows: pl.DataFrame) -> Any:
         ends = [float(f(mine["target"].to_list())) for f in (min, max)]
         equal = alt.Chart(alt.Data(values=[{"target": e, "predicted": e} for e in ends]))
         at = {"x": alt.X("target:Q", title="true, nats"), "y": alt.Y("predicted:Q", title="predicted, nats")}
-        size = alt.Size("n:Q", title="rows", scale=alt.Scale(range=[14, 160]))
+        size = _rows_size(rows, [14, 160])
         tooltip = [alt.Tooltip(f"{c}:N") for c in ("target", "predicted", "n")]
         dots = alt.Chart(_data(mine)).mark_point(filled=True, opacity=0.5, color=COLOURS[0])
         panels.append(

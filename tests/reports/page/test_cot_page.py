@@ -27,7 +27,8 @@ from lmassay.examples import VisibleExample
 from lmassay.methods.held_activations import word_states
 from lmassay.methods.linear import Linear
 from lmassay.models.open import open_tokenizer
-from lmassay.reports.cot_figures import CotRun, read_cot_run
+from lmassay.reports.cot_figures import CotRun, prediction_rows, read_cot_run
+from lmassay.reports.cot_method_charts import prediction_panels
 from lmassay.reports.page import cot_examples
 from lmassay.reports.page.cot import cot_page
 from lmassay.reports.page.cot_audit import audit_section
@@ -37,7 +38,7 @@ from lmassay.reports.page.cot_runs import cot_overview, section_of
 from lmassay.reports.page.draw import drawn
 from lmassay.reports.page.opened import open_run
 from lmassay.reports.page.parts import Chart, Table
-from lmassay.reports.page.words import number
+from lmassay.reports.page.words import number, status_words
 from lmassay.reports.page.write import report_html, write_report
 from lmassay.reports.terminal_maps import print_cot_maps
 from lmassay.storage.activations import ActivationStore
@@ -116,7 +117,7 @@ def test_the_evidence_gets_words(folders):
 
 def test_what_is_not_there_is_said(folders):
     constant = sections(cot_page(folders / "constant"))
-    assert "undefined: no_threshold" in constant["thresholds"].intro
+    assert "undefined: validation gives no threshold" in constant["thresholds"].intro
     assert "decides nothing" in constant["by-question"].intro
     plain = sections(cot_page(folders / "counts"))
     assert "no probabilities (they run from" in plain["calibration"].intro
@@ -220,6 +221,18 @@ def test_compression_curves_come_from_the_table_of_cells(tmp_path):
         compression_section(tmp_path, 0)
 
 
+def test_evidence_of_selectors_has_the_pages_words_and_tenths_count_from_one(tmp_path):
+    made_cells().write_parquet(tmp_path / COMPRESSION)
+    parts = {part.id: part for part in compression_section(tmp_path, 0).parts}
+    evidence = parts["compression-evidence"].rows
+    assert {"signal's value", "control's value", "p (Holm)", "questions"} <= set(evidence.columns)
+    assert not any("_" in name for name in evidence.columns)
+    assert all(name.startswith(("answer KL of ", "token KL of ")) for name in evidence["signal"])
+    assert set(evidence["control"]) <= {"keeping none", "keeping the sentences just before the last"}
+    tenths = parts["places"].rows["tenth"]
+    assert (tenths.min(), tenths.max()) == (1, 10)
+
+
 def test_what_a_sentence_does_alone_is_a_mean_of_question_means(tmp_path):
     cells = made_cells()
     cells.write_parquet(tmp_path / COMPRESSION)
@@ -243,7 +256,10 @@ def test_runs_of_several_methods_make_a_leaderboard_and_others_say_why_not(folde
     for row in table.rows.to_dicts():
         (cell,) = board.cells.filter(row=row["row"], figure="g_mean2", part="id").to_dicts()
         shown = row["made ID"]
-        assert shown == cell["status"] if cell["value"] is None else shown.startswith(f"{cell['value']:.3f}")
+        assert (
+            shown == status_words(cell["status"]) if cell["value"] is None else shown.startswith(number(cell["value"]))
+        )
+    assert "choose the threshold anew" in table.note
     other = cot_overview([open_run(folders / name) for name in ("counts", "interventional")], ["a", "b"])
     assert not other.parts
     assert "do not stand in one table" in other.intro
@@ -330,6 +346,26 @@ def test_a_run_of_selections_has_its_curves_and_no_predictions(folders, tmp_path
     assert [section.id for section in page.sections] == ["selections", "audit", "all-scores", "rows"]
     assert cot_overview([open_run(run)] * 2, ["a", "b"]) is None
     print_cot_maps(document)
+
+
+def test_at_least_half_of_the_questions_have_what_the_sentence_says(folders):
+    run = read_cot_run(folders / "counts")
+    (part,) = question_section(run).parts
+    for split in ("test", "ood_test"):
+        share = part.rows.filter(split=split)["right"].to_list()
+        said = float(
+            part.reading.split(f"{split}: of {len(share)} questions")[1].split("at least half have ")[1].split()[0]
+        )
+        assert sum(s >= said - 0.005 for s in share) >= len(share) / 2
+        assert sum(s > said + 0.005 for s in share) <= len(share) / 2
+
+
+def test_marks_of_one_row_each_need_no_legend_of_sizes(folders):
+    few = prediction_rows(read_cot_run(folders / "regression"), "counts")
+    assert set(few["n"]) == {1}
+    assert ">rows<" not in drawn(prediction_panels(few), "p")
+    many = few.with_columns(n=pl.int_range(1, pl.len() + 1))
+    assert ">rows<" in drawn(prediction_panels(many), "p")
 
 
 def test_many_questions_are_drawn_in_part_and_the_note_says_so(folders):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmassay.reports.page.words import clipped, digits_for, number, sentence, span, verdict_kind, visible
+from lmassay.reports.page.words import clipped, digits_for, number, sentence, span, status_words, verdict_kind, visible
 
 ROW = {
     "signal": "real_win", "control": "random_label", "signal_value": 0.31, "control_value": 0.22, "difference": 0.09,
@@ -74,3 +74,17 @@ def test_a_long_text_says_how_much_is_left_out():
 @pytest.mark.parametrize(("values", "digits"), [((0.3, 0.001), 2), ((0.004, None), 4), ((0.0, None), 2), ((3e-18,), 2)])
 def test_small_numbers_get_the_digits_that_tell_them_from_zero(values, digits):
     assert digits_for(*values) == digits
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("undefined: no_threshold", "undefined: validation gives no threshold"),
+        ("undefined: undefined on made, other", "undefined: it is so on made, other"),
+        ("undefined: one class", "undefined: one class"),
+        ("few_clusters", "few groups"),
+        ("ok", "ok"),
+    ],
+)
+def test_a_status_is_said_once_and_without_a_code(status, said):
+    assert status_words(status) == said

@@ -10,11 +10,15 @@ from lmassay.cot.compression import SCHEMA, WHOLE
 from lmassay.cot.compression_scores import CompressionReport, compression_report
 from lmassay.errors import LmassayError
 from lmassay.reports.cot_charts import compression_chart, places_chart, singles_chart
+from lmassay.reports.page.cot_words import CONTROL_WORDS, figure_words
 from lmassay.reports.page.parts import Chart, Section, Table
-from lmassay.reports.page.words import counted, number, span
+from lmassay.reports.page.words import counted, number, span, verdict_kind, verdict_reason
 from lmassay.storage.runs import COMPRESSION
 
 TITLE = "Compression"
+#: Columns of evidence as the page's own table of it calls them.
+COLUMNS = {"signal_value": "signal's value", "control_value": "control's value", "p_holm": "p (Holm)",
+           "n_clusters": "questions"}  # fmt: skip
 
 
 def compression_section(folder: Path, seed: int) -> Section:
@@ -63,7 +67,8 @@ def report_section(report: CompressionReport) -> Section:
             f"{most['selector']} keeps {number(most['share'])} of its sentences in tenth {most['bin'] + 1} of the "
             f"region ({counted(most['n_questions'], 'question')}); .10 would be no preference."
         )
-        parts.append(Chart("places", "Where the kept sentences stand", where, places_chart(report), report.places))
+        places = _tenths(report.places)
+        parts.append(Chart("places", "Where the kept sentences stand", where, places_chart(report), places))
     if report.singles.filter(pl.col("bin") >= 0).height:
         alone = report.singles.filter(pl.col("bin") < 0).row(0, named=True)
         n = f"n = {alone['n']:,} sentences, {counted(alone['n_questions'], 'question')}"
@@ -71,15 +76,36 @@ def report_section(report: CompressionReport) -> Section:
             f"Kept alone, a sentence takes {number(alone['mean'], 3)} nats off the KL of keeping none on average "
             f"(standard error {number(alone['se'], 3)}, {n}); {number(alone['helps'])} of them take something off."
         )
-        parts.append(Chart("singles", "What a sentence does alone", takes, singles_chart(report), report.singles))
+        singles = _tenths(report.singles)
+        parts.append(Chart("singles", "What a sentence does alone", takes, singles_chart(report), singles))
     evidence = pl.DataFrame([row.to_dict() for row in report.evidence], infer_schema_length=None)
     if evidence.height:
         found = evidence["verdict"].to_list()
         survive, fail = (sum(v == word for v in found) for word in ("survives", "fails"))
         reading = f"{survive} of {len(found)} rows survive, {fail} fail; the others are undecided."
         title = "Selectors against keeping none and the last M"
-        parts.append(Table("compression-evidence", title, reading, evidence))
+        parts.append(Table("compression-evidence", title, reading, _in_words(evidence)))
     return Section("selections", TITLE, " ".join(f"{n}." for n in report.notices), parts)
+
+
+def _tenths(rows: pl.DataFrame) -> pl.DataFrame:
+    """Tenths counted as the page counts them, from 1; null for the whole region."""
+    tenth = pl.when(pl.col("bin") >= 0).then(pl.col("bin") + 1)
+    return rows.with_columns(bin=tenth).rename({"bin": "tenth"})
+
+
+def _in_words(evidence: pl.DataFrame) -> pl.DataFrame:
+    """The evidence's columns, and what stands in them, as the page calls them."""
+    return evidence.with_columns(
+        signal=pl.Series([_selector(name) for name in evidence["signal"]]),
+        control=pl.Series([CONTROL_WORDS.get(name, name) for name in evidence["control"]]),
+        verdict=pl.Series([f"{verdict_kind(v)} {verdict_reason(v)}".strip() for v in evidence["verdict"]]),
+    ).rename({old: new for old, new in COLUMNS.items() if old in evidence.columns})
+
+
+def _selector(signal: str) -> str:
+    measure, _, selector = signal.partition(".")
+    return f"{figure_words(measure)} of {selector}" if selector else signal
 
 
 def _bad(folder: Path, why: str) -> LmassayError:

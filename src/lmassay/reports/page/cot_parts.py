@@ -28,7 +28,7 @@ from lmassay.reports.cot_figures import (
 from lmassay.reports.cot_method_charts import distribution_panels, question_strip, roc_panels, transfer_panels
 from lmassay.reports.page.cot_words import figure_words, place, with_n
 from lmassay.reports.page.parts import Chart, Section, Table
-from lmassay.reports.page.words import counted, number, span
+from lmassay.reports.page.words import counted, number, span, status_words
 from lmassay.storage.runs import PREDICTIONS, SCORES
 
 #: Questions a strip draws; more are drawn evenly along their order.
@@ -88,7 +88,7 @@ def roc_section(run: CotResult) -> Section | None:
         return Section("ranking", title, f"{own} answers with a label: it has one threshold and no curve.")
     if not rows.filter(method=own).height:
         why = next((e["status"] for key, e in run.document["scores"].items() if key.endswith(".auroc")), "no scores")
-        return Section("ranking", title, f"{own} has no curve: {why}.")
+        return Section("ranking", title, f"{own} has no curve: {status_words(why)}.")
     said = []
     for split in rows.filter(method=own)["split"].unique(maintain_order=True):
         mine = rows.filter(method=own, split=split)
@@ -123,7 +123,7 @@ def transfer_section(run: Documented) -> Section | None:
     own = method_of(run)
     mine = known.filter(method=own)
     if not mine.height:
-        said = run.document.get("thresholds", {}).get(own, {}).get("status", "there is no threshold")
+        said = status_words(run.document.get("thresholds", {}).get(own, {}).get("status", "there is no threshold"))
         return Section("thresholds", title, f"Nothing to transfer for {own}: {said}.")
     said_rows = [
         f"{number(r['lost'])} of g-mean² {place(run, r['split'])}: {number(r['value'])} {span(r['low'], r['high'])} at "
@@ -150,12 +150,16 @@ def question_section(run: CotResult) -> Section:
     for split in rows["split"].unique(maintain_order=True):
         mine = rows.filter(split=split)
         values = mine[name]
-        quarter, middle, three = (values.quantile(q, "linear") for q in (0.25, 0.5, 0.75))
-        text = (
-            f"{split}: the middle one of {counted(mine.height, 'question')} ({mine['n'].sum():,} rows) has "
-            + (f"{number(middle)} of its rows right" if name == "right" else f"a mean error of {number(middle)}")
-            + f", half of them lie between {number(quarter)} and {number(three)}"
+        # Of an even number none is in the middle: values that some question has make sentences that are true.
+        ordered = sorted(values.to_list(), reverse=name == "right")
+        half = ordered[(len(ordered) + 1) // 2 - 1]
+        about = f"{split}: of {counted(mine.height, 'question')} ({mine['n'].sum():,} rows) at least half have "
+        text = about + (
+            f"{number(half)} or more of their rows right"
+            if name == "right"
+            else f"a mean error of {number(half)} or less"
         )
+        text += f"; they run from {number(min(ordered))} to {number(max(ordered))}"
         if name == "right":
             text += f"; in {int((values == 1).sum())} all is right, in {int((values == 0).sum())} nothing"
         said.append(text)
@@ -177,7 +181,7 @@ def score_section(run: Documented) -> Section:
     for method, scores in every_method(run).items():
         for key, e in scores.items():
             split, _, name = key.partition(".")
-            notes = [e["status"]] if e["status"] != "ok" else []
+            notes = [status_words(e["status"])] if e["status"] != "ok" else []
             notes += flags.get(key, []) if method == method_of(run) else []
             rows.append({
                 "method": method, "split": split, "part": "OOD" if is_ood(run, split) else "ID", "figure": name,

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from lmassay.reports.page.opened import OpenedRun
 
 TITLE = "Methods side by side"
+#: Figures whose intervals on a leaderboard are those of the threshold chosen anew in every draw.
+RETUNED = ("g_mean2", "g_mean2_mc")
+DRAWN_ANEW = (
+    "Intervals of g-mean² here draw the validation questions too, and choose the threshold anew in every draw: they "
+    "differ from those in a run's own section, which keep its threshold, and stand among All scores as "
+    "g_mean2_retuned. Differences of g-mean² in the Evidence are drawn in this way too."
+)
 
 
 def cot_overview(runs: Sequence[OpenedRun], names: Sequence[str]) -> Section | None:
@@ -36,16 +43,34 @@ def cot_overview(runs: Sequence[OpenedRun], names: Sequence[str]) -> Section | N
 def section_of(board: Leaderboard) -> Section:
     """The same of a leaderboard."""
     figures = board.cells.filter(pl.col("headline"))
-    parts: list[Any] = [Table("leaderboard", "Leaderboard", _reading(board), board.wide)]
+    drawn_anew = figures["figure"].is_in(list(RETUNED)).any()
+    note = DRAWN_ANEW if drawn_anew else ""
+    parts: list[Any] = [Table("leaderboard", "Leaderboard", _reading(board), _wide(board), note=note)]
     if figures["value"].drop_nulls().len():
         drawn = figures.drop("headline")
         survey = "; ".join(_of_task(drawn.filter(task=task)) for task in drawn["task"].unique(maintain_order=True))
         parts.append(
-            Chart("leaderboard-figures", "Headline figures by task", f"{survey}.", leaderboard_chart(board), drawn)
+            Chart(
+                "leaderboard-figures", "Headline figures by task", f"{survey}.", leaderboard_chart(board), drawn, note
+            )
         )
     if board.best["best_llm"].drop_nulls().len():
         parts.append(Table("leaderboard-best", "Best method that is no LLM against best LLM", _best(board), board.best))
     return Section("board", TITLE, " ".join(f"{n}." for n in board.notices), parts)
+
+
+def _wide(board: Leaderboard) -> pl.DataFrame:
+    """`Leaderboard.wide` with figures as the page writes them."""
+    medians = {r["row"]: r for r in board.aggregates.filter(figure="median_ood").to_dicts()}
+    cells = {(c["row"], c["task"], c["part"]): c for c in board.cells.filter(pl.col("headline")).to_dicts()}
+    tasks = board.cells["task"].unique(maintain_order=True).to_list()
+    made = []
+    for row in board.rows:
+        found = {"median OOD": medians.get(row.label)}
+        found |= {f"{t} {part.upper()}": cells.get((row.label, t, part)) for t in tasks for part in ("id", "ood")}
+        shown = {name: None if cell is None else figure(cell) for name, cell in found.items()}
+        made.append({"row": row.label, "kind": f"{row.kind}, LLM" if row.llm else row.kind, **shown})
+    return pl.DataFrame(made, schema_overrides=dict.fromkeys(made[0], pl.String) if made else None)
 
 
 def _of_task(cells: pl.DataFrame) -> str:
@@ -55,7 +80,10 @@ def _of_task(cells: pl.DataFrame) -> str:
         known = cells.filter(pl.col("value").is_not_null(), part=part).sort("value", descending=True)
         if known.height:
             best = known.row(0, named=True)
-            n = "" if best["n"] is None else f" (n = {best['n']:,})"
+            about = [] if best["n"] is None else [f"n = {best['n']:,}"]
+            if best["low"] is None:
+                about.append(best["status"] if "no interval" in best["status"] else "no interval")
+            n = f" ({', '.join(about)})" if about else ""
             said.append(f"{best['row']} is best {part.upper()} with {figure(best)}{n}")
     return f"{cells['task'][0]}: {', '.join(said) or 'no figure'}"
 

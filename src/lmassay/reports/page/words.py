@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -84,8 +85,22 @@ def span(low: Any, high: Any, digits: int = 2) -> str:
 def figure(row: Mapping[str, Any], digits: int = 2) -> str:
     """A figure with its interval, or its status where it is undefined."""
     if row.get("value") is None:
-        return str(row.get("status") or "undefined")
+        return status_words(str(row.get("status") or "undefined"))
     return f"{number(row['value'], digits)} {span(row.get('low'), row.get('high'), digits)}".strip()
+
+
+#: Codes of a status in words.
+STATUSES = {"no_threshold": "validation gives no threshold", "few_clusters": "few groups"}
+
+
+def status_words(status: str) -> str:
+    """A status as readers are told it: said once, and without a code."""
+    head, colon, why = status.partition(": ")
+    if head == "undefined" and why.startswith("undefined"):
+        return status_words(why.replace("undefined on", "undefined: it is so on", 1))
+    for code, words in STATUSES.items():
+        why, head = re.sub(rf"\b{code}\b", words, why), re.sub(rf"\b{code}\b", words, head)
+    return f"{head}{colon}{why}"
 
 
 def digits_for(*values: Any) -> int:

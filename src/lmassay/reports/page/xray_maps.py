@@ -217,11 +217,19 @@ def _depth_reading(frame: pl.DataFrame, value: str, said: str) -> str:
         return "No task could be decided."
     best = real.sort(value, descending=True).row(0, named=True)
     end = real.row(-1, named=True)
-    text = (
-        f"The {said} of the right answer is highest at {best['depth']} "
-        f"({number(best[value])} {span(best[value + '_low'], best[value + '_high'])}) and ends at "
-        f"{number(end[value])} {span(end[value + '_low'], end[value + '_high'])}"
-    )
+    text = f"The {said} of the right answer is highest at {best['depth']}"
+    if best["depth"] == end["depth"]:
+        text += f", the last depth ({number(best[value])} {span(best[value + '_low'], best[value + '_high'])})"
+    elif number(best[value]) == number(end[value]):
+        text += (
+            f" ({number(best[value])} {span(best[value + '_low'], best[value + '_high'])}) and, to two digits, as high "
+            f"at the end {span(end[value + '_low'], end[value + '_high'])}"
+        )
+    else:
+        text += (
+            f" ({number(best[value])} {span(best[value + '_low'], best[value + '_high'])}) and ends at "
+            f"{number(end[value])} {span(end[value + '_low'], end[value + '_high'])}"
+        )
     other = known.filter(condition=CONDITIONS[RANDOM_LABEL], depth=end["depth"])
     held = f", where a random wrong option has {number(other[value][0])}" if other.height else ""
     return f"{text}{held} (n = {end['n']:,}).".replace("  ", " ").replace(" )", ")")

@@ -106,13 +106,16 @@ def ablation_section(document: Mapping[str, Any]) -> Section | None:
     details = document.get("phases", {}).get("ablation")
     if details is None:
         return None
-    intro = (
-        "What changes at the end without a component's output. Hundreds of components are looked at at once, "
-        "so that the largest change is large by luck too."
-    )
+    intro = "What changes at the end without a component's output."
     found = details.get("components") or []
     if not found:
         return Section("ablation", "Ablation", f"{intro} No task could be ablated.")
+    n_components = len({(c["block"], _kind(c)) for c in found})
+    intro += (
+        f" {counted(n_components, 'component')} are looked at at once, so that the largest change is large by luck too."
+        if n_components > 1
+        else ""
+    )
     kinds = list(dict.fromkeys(_kind(c) for c in found))
     blocks = sorted({c["block"] for c in found})
     place = {kind: i for i, kind in enumerate(kinds)}, {block: i for i, block in enumerate(blocks)}
@@ -174,11 +177,15 @@ def geometry_section(document: Mapping[str, Any]) -> Section | None:
         if frame.filter(pl.col("value").is_not_null()).height:
             chart = curves(frame, value="value", title=unit, series="figure", low="low", high="high",
                            banded=[next(iter(lines.values()))], height=220)  # fmt: skip
-            parts.append(Chart(name, title, _geometry_reading(frame, lines), chart, frame, "Band: 95 % interval."))
+            parts.append(
+                Chart(name, title, _geometry_reading(frame, lines, title), chart, frame, "Band: 95 % interval.")
+            )
     for name, title in (("groups", "Groups of wordings"), ("families", "Families at the best depth")):
         if details.get(name):
             frame = pl.DataFrame(details[name], infer_schema_length=None)
-            parts.append(Table(f"geometry-{name}", title, f"{counted(frame.height, 'row')}.", frame))
+            of = counted(frame.height, *(("group of wordings", "groups of wordings") if name == "groups" else
+                                         ("family", "families")))  # fmt: skip
+            parts.append(Table(f"geometry-{name}", title, f"{of}, each with its figures.", frame))
     return Section(
         "geometry", "Geometry",
         "How residuals at the prompts' last tokens lie to each other. A best depth is best by luck too; the Evidence "
@@ -200,12 +207,12 @@ def _lines(rows: Sequence[Mapping[str, Any]], lines: Mapping[str, str]) -> pl.Da
     return pl.DataFrame(found, schema=schema)
 
 
-def _geometry_reading(frame: pl.DataFrame, lines: Mapping[str, str]) -> str:
+def _geometry_reading(frame: pl.DataFrame, lines: Mapping[str, str], title: str) -> str:
     signal, *controls = lines.values()
     known = frame.filter(pl.col("value").is_not_null())
     best = known.filter(figure=signal).sort("value", descending=True).head(1)
     if not best.height:
-        return "The figure is undefined at every depth."
+        return f"{title}: undefined at every depth."
     row = best.row(0, named=True)
     held = [
         f"{number(other['value'][0])} for {name}"
@@ -214,6 +221,6 @@ def _geometry_reading(frame: pl.DataFrame, lines: Mapping[str, str]) -> str:
     ]
     against = f", where it is {', '.join(held)}" if held else ""
     return (
-        f"Highest at {row['depth']}: {number(row['value'])} {span(row['low'], row['high'])}".strip()
+        f"{title}: highest at {row['depth']}, {number(row['value'])} {span(row['low'], row['high'])}".strip()
         + f"{against} (n = {row['n']:,})."
     )
