@@ -214,7 +214,8 @@ def test_geometry_draws_what_has_values_and_leaves_out_what_is_undefined(page):
     assert "geometry-probe" in parts
     assert "geometry-clustering" not in parts
     assert (
-        "Highest at d2: .70 [.40, .90], where it is .50 for shuffled labels (n = 5)." in parts["geometry-probe"].reading
+        "Probe, logic against compute: highest at d2, .70 [.40, .90], where it is .50 for shuffled labels (n = 5)."
+        in parts["geometry-probe"].reading
     )
 
 
