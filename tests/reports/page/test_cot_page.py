@@ -191,7 +191,7 @@ def test_an_audit_in_the_folder_is_shown_and_one_of_other_data_says_so(folders, 
     assert "sha256 x; the run's data has" in section.intro
     findings, features = section.parts
     assert "1 leak" in findings.reading
-    assert "AUROC 0.90 on test (n = 80, 12 questions)" in features.reading
+    assert "AUROC .90 on test (n = 80, 12 questions)" in features.reading
     (tmp_path / "audit.json").write_text(json.dumps(AUDIT | {"fingerprint": identity["task"]["sha256"]}))
     assert audit_section(tmp_path, identity).intro == "From audit.json in the run folder."
 

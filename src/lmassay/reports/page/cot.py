@@ -23,7 +23,7 @@ from lmassay.reports.page.cot_parts import (
 from lmassay.reports.page.cot_words import CONTROL_WORDS, FIGURE_WORDS, figure_words, place
 from lmassay.reports.page.opened import OpenedRun, open_run
 from lmassay.reports.page.parts import RunPage, Section
-from lmassay.reports.page.words import counted, figure
+from lmassay.reports.page.words import counted, figure, status_words
 from lmassay.storage.runs import COMPRESSION, PREDICTIONS
 
 
@@ -66,7 +66,7 @@ def cot_page(folder: Path) -> RunPage:
         sections=sections,
         signals=_signals(document),
         about=_about(opened),
-        notices=list(record.get("notices", ())) if document is None else document["notices"],
+        notices=[status_words(n) for n in (record.get("notices", ()) if document is None else document["notices"])],
     )
 
 

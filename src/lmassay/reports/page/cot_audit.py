@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from lmassay.reports.page.parts import Section, Table
-from lmassay.reports.page.words import counted
+from lmassay.reports.page.words import counted, number
 
 AUDIT = "audit.json"
 TITLE = "Audit of the data"
@@ -68,7 +68,7 @@ def _findings(found: Mapping[str, Any]) -> Table:
     reading = (
         f"Of {counted(found['n_tests'], 'test')} the audit found: {said}. "
         + (f"What a method sees gives the label away: {', '.join(leaks[:3])}." if leaks else
-           f"No visible feature's corrected bound passes an AUROC of {found['max_auroc']:g}.")
+           f"No visible feature's corrected bound passes an AUROC of {number(found['max_auroc'])}.")
     )  # fmt: skip
     return Table("audit-findings", "Findings, worst first", reading, rows)
 
@@ -87,7 +87,7 @@ def _features(found: Mapping[str, Any]) -> list[Table]:
     if seen.height:
         first = seen.row(0, named=True)
         reading = (
-            f"The strongest visible feature is {first['feature']}: AUROC {first['auroc']:.2f} on {first['split']}"
+            f"The strongest visible feature is {first['feature']}: AUROC {number(first['auroc'])} on {first['split']}"
             f" (n = {first['n']:,}, {counted(first['n_questions'], 'question')})."
         )
     shown = every.rename({"strength_low": "bound"}).head(MOST_FEATURES)

@@ -30,7 +30,7 @@ def calibration_section(run: CotResult) -> Section:
     scores = run.predictions.filter(method_id=own)["score"].drop_nulls()
     if not gives_probabilities(run, own):
         if scores.len():
-            ends = f"they run from {float(scores.min()):.3g} to {float(scores.max()):.3g}"  # type: ignore[arg-type]
+            ends = f"they run from {number(scores.min())} to {number(scores.max())}"
             why = f"The scores of {own} are no probabilities ({ends}), so how well they are calibrated is not asked."
         else:
             why = f"{own} has no scores."

@@ -28,7 +28,7 @@ from lmassay.reports.cot_figures import (
 from lmassay.reports.cot_method_charts import distribution_panels, question_strip, roc_panels, transfer_panels
 from lmassay.reports.page.cot_words import figure_words, place, with_n
 from lmassay.reports.page.parts import Chart, Section, Table
-from lmassay.reports.page.words import counted, number, span, status_words
+from lmassay.reports.page.words import counted, digits_for, number, span, status_words
 from lmassay.storage.runs import PREDICTIONS, SCORES
 
 #: Questions a strip draws; more are drawn evenly along their order.
@@ -215,7 +215,7 @@ def count_section(run: Documented) -> Section:
     reading = f"{method_of(run)} scored {scored:,} of {counted(total, 'row')} that it was shown after training."
     threshold = threshold_of(run, method_of(run))
     if threshold is not None:
-        reading += f" A row is positive if its score is above {threshold:.4g}."
+        reading += f" A row is positive if its score is above {number(threshold, max(3, digits_for(threshold) + 1))}."
     parts: list[Any] = [Table("counts", "Rows by split", reading, frame)]
     if (monitor := run.document.get("monitor")) is not None:
         parts.append(_replies(monitor))
