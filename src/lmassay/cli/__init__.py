@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -118,7 +119,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _refuse_empty_out(arguments: list[str]) -> None:
     """Refuse an --out of nothing, as of a shell's unset variable, before a path of it is the working directory."""
-    for word, after in zip(arguments, [*arguments[1:], None], strict=True):
+    # The last word has none after it.
+    for word, after in zip_longest(arguments, arguments[1:]):
         name, equals, value = word.partition("=")
         if name in OUT_OPTIONS and (value if equals else after) == "":
             raise LmassayError("bad-request", f"{name} is empty", "name a folder or file, or . for this folder")
