@@ -17,7 +17,7 @@ from planted_subject import Planted
 
 from lmassay.cli import main
 from lmassay.cot.board_runs import read_runs
-from lmassay.cot.build.kept_costs import Cost, kept_costs
+from lmassay.cot.build.kept_costs import Cost, kept_costs, measuring
 from lmassay.cot.build.prompts import Question
 from lmassay.cot.compression import DELETION, KEPT, LAST_M, WHOLE
 from lmassay.cot.evaluate import rescored
@@ -87,7 +87,7 @@ def names(text):
 def by_hand(question, n, kept):
     """Answer and token KL of a choice, by the planted subject's formulas."""
     engine = Planted()
-    return kept_costs(engine, Question(question, f"Which colour is {question[1:]}?", OPTIONS),
+    return kept_costs(measuring(engine), Question(question, f"Which colour is {question[1:]}?", OPTIONS),
                       tuple(own(question, n)), f"Step {n} comes.", [kept])[kept]  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_costs_are_the_subject_s_kl_of_the_forced_answer_and_of_the_next_sentenc
     """Against the planted distributions, written out."""
     engine, parts = Planted(), own("q1", 8)
     question = Question("q1", "Which colour is 1?", OPTIONS)
-    found = kept_costs(engine, question, tuple(parts), "And so on.", [(0, 2), (), (0, 2)])
+    found = kept_costs(measuring(engine), question, tuple(parts), "And so on.", [(0, 2), (), (0, 2)])
     assert set(found) == {(0, 1, 2), (0, 2), ()}
     assert found[0, 1, 2] == Cost(0.0, 0.0)
 
@@ -126,7 +126,7 @@ def test_costs_are_the_subject_s_kl_of_the_forced_answer_and_of_the_next_sentenc
 
 
 def test_without_the_next_sentence_there_is_no_token_kl():
-    found = kept_costs(Planted(), Question("q1", "Which?", OPTIONS), tuple(own("q1", 7)), None, [()])
+    found = kept_costs(measuring(Planted()), Question("q1", "Which?", OPTIONS), tuple(own("q1", 7)), None, [()])
     assert found[()].token_kl is None
     assert found[()].answer_kl > 0
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lmassay.cot.build.sentences import parted
 from lmassay.cot.compression import KEPT
 from lmassay.cot.monitors.asking import Asking
 from lmassay.cot.monitors.prompts import made_prompt
@@ -78,8 +79,8 @@ def _prompt(request: Request) -> Prompt:
     question = request.question
     key = derive(0, request.name, "monitored prefix")
     options = (Segment("option", option["text"], option["label"]) for option in question.lettered)
-    # Blank lines between sentences: one without a full stop must not run into the next, or the numbers would shift.
-    cot = Segment("cot", "\n\n".join(request.own))
+    # One without a full stop must not run into the next, or the numbers would shift.
+    cot = Segment("cot", parted(request.own))
     shown = VisibleExample(key, (Segment("prompt", question.prompt), *options, cot))
     turns = made_prompt(TEMPLATE, Asking(m=request.m), shown).turns
     return Prompt((Message("user", "\n\n".join(turn.text for turn in turns)),))

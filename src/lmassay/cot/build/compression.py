@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lmassay.cot.build.asked_monitor import Monitor, Request, selections
-from lmassay.cot.build.entropy import forced
+from lmassay.cot.build.kept_costs import Choice, forced_letters, kept_costs
 from lmassay.cot.build.letters import answer_kl
 from lmassay.cot.build.prompts import Question
 from lmassay.cot.build.rules import Dropped
-from lmassay.cot.build.selectors import MONITOR, SELECTORS, Prefix, chosen, kept_text, ranking
-from lmassay.cot.build.sentences import joined, sentences
+from lmassay.cot.build.selectors import MONITOR, SELECTORS, Prefix, chosen, ranking
+from lmassay.cot.build.sentences import parted, sentences
 from lmassay.cot.build.workshop import Rollout, Row, Workshop
 from lmassay.cot.compression import DELETION, KEPT, WHOLE
-from lmassay.models.sampling import LetterLogprobs, Sampling
+from lmassay.models.sampling import Sampling
 
 if TYPE_CHECKING:
     from lmassay.models.attended import Attended
@@ -105,11 +105,11 @@ def build(
 
 
 def _example(shop: Workshop, cut: _Cut) -> Row:
-    """A prefix as data; blank lines part its sentences, so that they can be told again."""
+    """A prefix as data, whose sentences can be told again."""
     question, rollout = cut.question, cut.rollout
     return {
         "example_id": cut.name, "split": shop.split[question.id], "question_id": question.id, "label": None,
-        "prompt": question.prompt, "option": question.lettered, "cot": "\n\n".join(cut.own),
+        "prompt": question.prompt, "option": question.lettered, "cot": parted(cut.own),
         "prefix_length": len(cut.own), "rollout": rollout.number, "next_sentence": cut.following,
     }  # fmt: skip
 
@@ -149,9 +149,9 @@ def _cells(
     own, region = cut.own, cut.region
     asked = cut.question.text()
     # The whole prefix, none of the region, and each of its sentences alone, in one call: they share their prompt.
-    kept_alone: list[list[int]] = [list(range(region)), [], *([i] for i in range(region))]
-    logs = _logs(shop, cut, kept_alone)
-    whole, single = logs[0], np.array([answer_kl(logs[0], one) for one in logs[2:]])
+    kept_alone: list[Choice] = [tuple(range(region)), (), *((i,) for i in range(region))]
+    logs = forced_letters(shop, cut.question, own, kept_alone)
+    single = np.array([answer_kl(logs[0], one) for one in logs[2:]])
     from_last, from_next = attended(asked, own, cut.following) if attended is not None else (None, None)
     prefix = Prefix(
         cut.name,
@@ -169,24 +169,14 @@ def _cells(
                 cells.append((selector, m, kept))
     # Selectors often choose the same sentences: each choice is measured once.
     choices = [tuple(kept) if kept is not None else tuple(range(m)) for _, m, kept in cells]
-    distinct = list(dict.fromkeys(choices))
-    measured = dict(zip(distinct, _logs(shop, cut, [list(c) for c in distinct]), strict=True))
-    begun = [shop.asking(asked, joined(kept_text(own, c, KEPT))) for c in distinct]
-    full = shop.asking(asked, joined(list(own)))
-    kls = dict(zip(distinct, shop.engine.token_kl(full, begun, " " + cut.following), strict=True))
+    costs = kept_costs(shop, cut.question, own, cut.following, choices)
     return [
         {
             "question": cut.question.id, "prefix_length": len(own), "n_region": region, "m": m, "selector": selector,
-            "indices": kept, "answer_kl": answer_kl(whole, measured[choice]),
-            "token_kl": kls[choice].value, "floored_mass": 0.0, "rollout": cut.rollout.number,
-            "token_kl_lower_bound": kls[choice].lower_bound, "answer_kl_exact": measured[choice].exact,
+            "indices": kept, "answer_kl": costs[choice].answer_kl,
+            "token_kl": costs[choice].token_kl, "floored_mass": 0.0, "rollout": cut.rollout.number,
+            "token_kl_lower_bound": costs[choice].token_lower_bound, "answer_kl_exact": costs[choice].answer_exact,
             "single_kl": single.tolist() if selector == WHOLE else None,
         }
         for (selector, m, kept), choice in zip(cells, choices, strict=True)
     ]  # fmt: skip
-
-
-def _logs(shop: Workshop, cut: _Cut, kept: list[list[int]]) -> list[LetterLogprobs]:
-    asked = cut.question.text()
-    prompts = [forced(shop, asked, joined(kept_text(cut.own, indices, KEPT))) for indices in kept]
-    return shop.engine.letters(prompts, [cut.question.letters] * len(prompts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 #: After . ! ? followed by white space, or at one or more blank lines; single line breaks do not split.
 _END = re.compile(r"(?<=[.!?])\s+|\n[^\S\n]*\n\s*")
@@ -16,6 +17,11 @@ def sentences(text: str) -> list[str]:
 def joined(parts: list[str]) -> str:
     """A prefix of whole sentences; line breaks between them are lost, as in the published data."""
     return " ".join(parts)
+
+
+def parted(parts: Iterable[str]) -> str:
+    """Sentences as a text that `sentences` parts again where it was put together, full stops or not."""
+    return "\n\n".join(parts)
 
 
 def n_words(text: str) -> int:

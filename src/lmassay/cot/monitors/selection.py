@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lmassay.cot.build.kept_costs import Choice, Cost, kept_costs
+from lmassay.cot.build.kept_costs import Choice, Cost, kept_costs, measuring
 from lmassay.cot.build.prompts import Question
 from lmassay.cot.build.sentences import sentences
 from lmassay.cot.compression import DELETION, KEPT, LAST_M, SCHEMA, WHOLE
@@ -124,9 +124,10 @@ def known_costs(cells: pl.DataFrame) -> Costs:
 
 def measured_costs(engine: Engine) -> Costs:
     """Costs measured by the subject itself."""
+    shop = measuring(engine)
 
     def of(prefix: Prefix, choices: Sequence[Choice]) -> Mapping[Choice, Cost]:
-        return kept_costs(engine, prefix.question, prefix.own, prefix.following, choices)
+        return kept_costs(shop, prefix.question, prefix.own, prefix.following, choices)
 
     return of
 
