@@ -35,7 +35,7 @@ def sliced(data: TaskData, limit: int, seed: int = 0) -> TaskData:
             "bad-request", f"the test rows of {data.task.id} were capped before", "slice the data as it was loaded"
         )
     splits = dict(data.splits)
-    for name in _scored(data):
+    for name in asked_splits(data):
         splits[name] = select(data[name], _rows(data[name], limit, seed, data.task.kind))
     return replace(
         data,
@@ -49,9 +49,14 @@ def sliced(data: TaskData, limit: int, seed: int = 0) -> TaskData:
     )
 
 
-def _scored(data: TaskData) -> tuple[str, ...]:
-    """Sentences are chosen without learning, so that every split is scored."""
+def asked_splits(data: TaskData) -> tuple[str, ...]:
+    """Splits whose rows are asked about or scored: validation and tests, or all of a task of selection."""
     return tuple(data.splits) if data.task.kind == "selection" else scored_splits(data)
+
+
+def asked_rows(split: SplitData, kind: str) -> NDArray[np.int64]:
+    """Places of its usable rows. A selection has no label, so its rows are unlabelled and count all the same."""
+    return np.arange(len(split)) if kind == "selection" else np.flatnonzero(split.usable)
 
 
 def _sliced(fingerprint: str, limit: int, seed: int) -> str:
@@ -62,7 +67,7 @@ def _note(data: TaskData, splits: Mapping[str, SplitData], limit: int, seed: int
     rows = [
         f"{name} {len(splits[name]):,} of {len(data[name]):,} rows, {len(np.unique(splits[name].groups))} of"
         f" {len(np.unique(data[name].groups))} questions"
-        for name in _scored(data)
+        for name in asked_splits(data)
     ]
     most = f"{limit} {'row' if limit == 1 else 'rows'}"
     about = f"at most {most} of validation and of each test split (test_cap={limit}, seed {seed})"
@@ -70,8 +75,7 @@ def _note(data: TaskData, splits: Mapping[str, SplitData], limit: int, seed: int
 
 
 def _rows(split: SplitData, limit: int, seed: int, kind: str) -> NDArray[np.int64]:
-    # A selection has no label, so its rows are unlabelled and count all the same.
-    usable = np.arange(len(split)) if kind == "selection" else np.flatnonzero(split.usable)
+    usable = asked_rows(split, kind)
     keys = split.examples.keys
     order = sorted(usable.tolist(), key=lambda i: derive(seed, str(int(keys[i])), "monitor slice"))
     if kind in ("regression", "selection"):

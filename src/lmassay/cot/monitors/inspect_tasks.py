@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from inspect_ai import Epochs, Task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import (
@@ -21,7 +20,6 @@ from inspect_ai.scorer import Score, Scorer, Target, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import JSONSchema
 
-from lmassay.cot.export import scored_splits
 from lmassay.cot.monitors.asking import Asking, check_asking, labels_only
 from lmassay.cot.monitors.inspect_metrics import UNTOLD, auroc, g_mean2, replies_told, unparsed
 from lmassay.cot.monitors.prompts import FRAME_VERSION, Prompt, made_prompt, wording_sha256
@@ -30,6 +28,7 @@ from lmassay.cot.monitors.shots import Shots
 from lmassay.cot.monitors.structured import holds_to_schema, reply_schema
 from lmassay.cot.monitors.templates import BINARY, SELECTION, Template, template_for
 from lmassay.cot.predictions import TRAIN
+from lmassay.cot.slices import asked_rows, asked_splits
 from lmassay.seeds import derive
 
 if TYPE_CHECKING:
@@ -95,8 +94,7 @@ def about_task(
 def _samples(data: TaskData, template: Template, asking: Asking, shots: Shots | None) -> Iterator[Sample]:
     for name in asked_splits(data):
         split = data[name]
-        # A selection has no label, so its rows are unlabelled and asked about all the same.
-        rows = np.arange(len(split)) if template.kind == SELECTION else np.flatnonzero(split.usable)
+        rows = asked_rows(split, data.task.kind)
         for row, example in zip(rows.tolist(), split.examples.take(rows), strict=True):
             chosen = shots.of(example, int(split.groups[row])) if shots is not None else ()
             prompt = made_prompt(template, asking, example, [(s.example, s.reply) for s in chosen])
@@ -106,11 +104,6 @@ def _samples(data: TaskData, template: Template, asking: Asking, shots: Shots | 
                 target=_target(template, split, row),
                 metadata=_metadata(name, split, row, prompt, [str(s.example.key) for s in chosen]),
             )
-
-
-def asked_splits(data: TaskData) -> tuple[str, ...]:
-    """Splits whose rows are asked about: those scored, or all of a task of selection."""
-    return tuple(data.splits) if data.task.kind == "selection" else scored_splits(data)
 
 
 def _messages(prompt: Prompt) -> list[ChatMessage]:
