@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lmassay.models.decoding import Decoder, Job, end_tokens
@@ -76,6 +77,8 @@ class Replier:
         #: What a reply of a given form ends with: the tokenizer's own end, or any the model knows.
         own = self._tokenizer.eos_token_id
         self._end = [own] if own in ends else sorted(ends)[:1]
+        # A run's requests allow the same replies, of which there may be a hundred.
+        self._whole = lru_cache(maxsize=16)(self._encoded)
         self._decoder = Decoder(model, ends, self._written, max_rows=max_rows)
 
     def __call__(
@@ -100,10 +103,10 @@ class Replier:
 
     def _job(self, at: int, request: Request) -> Job:
         sampling = Sampling(request.temperature, max_tokens=request.max_tokens, stop=request.stop)
-        allowed = tuple(
-            (*self._tokenizer.encode(reply, add_special_tokens=False), *self._end) for reply in request.allowed
-        )
-        return Job(at, request.ids, sampling, request.seed, request.max_tokens, allowed)
+        return Job(at, request.ids, sampling, request.seed, request.max_tokens, self._whole(request.allowed))
+
+    def _encoded(self, replies: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        return tuple((*self._tokenizer.encode(reply, add_special_tokens=False), *self._end) for reply in replies)
 
     def _written(self, before: Sequence[int], new: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(list(new), skip_special_tokens=True, clean_up_tokenization_spaces=False)
