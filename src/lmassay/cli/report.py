@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -28,9 +29,6 @@ def report(
 
     check_out(out, force=force)
     batteries = [load_battery(str(path)) for path in battery or ()]
-    if len(runs) > 1:
-        with shown("runs") as progress:
-            write_report(runs, out, force=force, batteries=batteries, progress=progress)
-    else:
-        write_report(runs, out, force=force, batteries=batteries)
+    with shown("runs") if len(runs) > 1 else nullcontext() as progress:
+        write_report(runs, out, force=force, batteries=batteries, progress=progress)
     typer.echo(f"{out}  {out.stat().st_size / 1e6:.1f} MB")

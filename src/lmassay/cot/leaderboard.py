@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,6 +102,10 @@ class Leaderboard:
     @property
     def wide(self) -> pl.DataFrame:
         """The rows as text: ``median OOD``, and each task's headline figure in (ID) and out of distribution."""
+        return self.written(figure_text)
+
+    def written(self, figure: Callable[[dict[str, Any]], str]) -> pl.DataFrame:
+        """As `wide`, with figures as `figure` writes them."""
         medians = {r["row"]: r for r in self.aggregates.filter(figure="median_ood").to_dicts()}
         cells = {(c["row"], c["task"], c["part"]): c for c in self.cells.filter(pl.col("headline")).to_dicts()}
         tasks = self.cells["task"].unique(maintain_order=True).to_list()
@@ -109,7 +113,7 @@ class Leaderboard:
         for row in self.rows:
             found = {"median OOD": medians.get(row.label)}
             found |= {f"{task} {part.upper()}": cells.get((row.label, task, part)) for task in tasks for part in PARTS}
-            shown = {name: None if cell is None else figure_text(cell) for name, cell in found.items()}
+            shown = {name: None if cell is None else figure(cell) for name, cell in found.items()}
             made.append({"row": row.label, "kind": f"{row.kind}, LLM" if row.llm else row.kind, **shown})
         return pl.DataFrame(made, schema_overrides=dict.fromkeys(made[0], pl.String) if made else None)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmassay.errors import LmassayError, nearest
 from lmassay.markup import html_table, run_html, verdicts
+from lmassay.reports.page.opened import OpenedRun
 from lmassay.reports.page.opened import open_run as opened_run
 from lmassay.reports.page.parts import Chart
 from lmassay.storage.runs import blaming
@@ -27,13 +28,24 @@ class ShownRun:
 
     Attributes
     ----------
-    record, document : mapping
-        ``run.json`` and ``scores.json``.
+    opened : OpenedRun
+        Its folder as it was read and checked.
+    document : mapping
+        ``scores.json``.
     """
 
-    path: Path
-    record: Mapping[str, Any]
+    opened: OpenedRun
     document: Mapping[str, Any]
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self.opened.path
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """``run.json``."""
+        return self.opened.record
 
     def __repr__(self) -> str:
         said = verdicts(row["verdict"] for row in self.document["evidence"])
@@ -77,10 +89,10 @@ class ShownRun:
             if self.document["suite"] == "cot":
                 from lmassay.reports.page.cot import cot_page
 
-                return cot_page(self.path)
+                return cot_page(self.opened)
             from lmassay.reports.page.xray import xray_page
 
-            return xray_page(self.path)
+            return xray_page(self.opened)
 
     @cached_property
     def _parts(self) -> dict[str, Part]:
@@ -132,4 +144,4 @@ def open_run(path: Path | str) -> ShownRun:
     found = opened_run(Path(path))
     if found.document is None:
         raise LmassayError("bad-run-folder", f"{path}: {found.status}", "run its command again to finish it")
-    return ShownRun(found.path, found.record, found.document)
+    return ShownRun(found, found.document)

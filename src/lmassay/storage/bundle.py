@@ -17,7 +17,16 @@ from lmassay.errors import FINDING, LmassayError
 from lmassay.storage.atomic import write_with
 from lmassay.storage.fingerprint import file_sha256
 from lmassay.storage.rescore import Rescored
-from lmassay.storage.runs import RUN, SCORES, TABLES, finished_record, first_difference, read_scores, tables_of
+from lmassay.storage.runs import (
+    MALFORMED,
+    RUN,
+    SCORES,
+    TABLES,
+    finished_record,
+    first_difference,
+    read_scores,
+    tables_of,
+)
 
 MANIFEST = "manifest.json"
 #: A bundle larger than this unpacked is refused, so that a small file cannot fill a disk.
@@ -87,7 +96,7 @@ def verify_bundle(path: Path, rescored_of: Callable[[str], Rescored]) -> str:
             difference = first_difference(scores, _rescored(folder, rescored_of)) if hash_holds else None
         except LmassayError as error:
             raise _broken(path, error.what.removeprefix(f"{folder}: ")) from error
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except MALFORMED as error:
             # Whoever packed it can have written anything into the record.
             raise _broken(path, f"its record is malformed: {error}") from error
         if not hash_holds:

@@ -32,7 +32,8 @@ PACKAGES = ("lmassay", "torch", "transformers", "tokenizers", "numpy", "polars")
 #: Fields of a record that are objects wherever they stand; readers look into them without asking.
 SECTIONS = ("model", "packages", "machine", "choices")
 IDENTITY_SECTIONS = ("battery", "settings", "convention", "task", "method")
-_MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
+#: What reading a record raises where something else stands in it than a run writes.
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 
 @dataclass
@@ -225,19 +226,27 @@ def _check_sections(path: Path, record: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def blaming(path: Path) -> Iterator[None]:
+def blaming(what: object, *also: type[Exception]) -> Iterator[None]:
     """While a run's figures are read: what is missing from its record is the folder's fault, told in a line.
+
+    Parameters
+    ----------
+    what : Path or str
+        The folder, or what else is read.
+    also : types of exception
+        That are its fault too, where its tables are read.
 
     Raises
     ------
     LmassayError
         ``bad-run-folder``.
     """
+    faults: tuple[type[Exception], ...] = (*MALFORMED, *also)
     try:
         yield
-    except _MALFORMED as error:
+    except faults as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise LmassayError("bad-run-folder", f"{path} is not what a run writes: {why}", "run it again") from error
+        raise LmassayError("bad-run-folder", f"{what} is not what a run writes: {why}", "run it again") from error
 
 
 def finished_record(path: Path) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def parts(page):
 
 @pytest.mark.parametrize("name", ["counts", "certain", "constant", "regression", "interventional"])
 def test_every_part_has_a_reading_a_download_and_an_id_of_its_own(folders, name):
-    page = cot_page(folders / name)
+    page = cot_page(open_run(folders / name))
     every = parts(page)
     assert len({part.id for part in every}) == len(every)
     assert len({p.id for p in [*every, *page.sections]}) == len(every) + len(page.sections)
@@ -88,14 +88,14 @@ def test_every_part_has_a_reading_a_download_and_an_id_of_its_own(folders, name)
 
 @pytest.mark.parametrize("name", ["counts", "certain", "regression"])
 def test_every_chart_is_drawn(folders, name):
-    charts = [part for part in parts(cot_page(folders / name)) if isinstance(part, Chart)]
+    charts = [part for part in parts(cot_page(open_run(folders / name))) if isinstance(part, Chart)]
     assert len(charts) >= 3
     for part in charts:
         assert drawn(part.chart, "p").startswith("<svg")
 
 
 def test_the_first_figures_sentence_has_value_interval_n_and_the_best_control(folders):
-    page = cot_page(folders / "counts")
+    page = cot_page(open_run(folders / "counts"))
     scores = json.loads((folders / "counts" / SCORES).read_text())
     reading = sections(page)["id-ood"].parts[0].reading
     for split in ("test", "ood_test"):
@@ -110,30 +110,30 @@ def test_the_first_figures_sentence_has_value_interval_n_and_the_best_control(fo
 
 
 def test_the_evidence_gets_words(folders):
-    page = cot_page(folders / "counts")
+    page = cot_page(open_run(folders / "counts"))
     assert page.signals["ood_test.auroc"] == "AUROC out of distribution (ood_test)"
     assert {row["control"] for row in page.evidence} <= set(page.signals)
 
 
 def test_what_is_not_there_is_said(folders):
-    constant = sections(cot_page(folders / "constant"))
+    constant = sections(cot_page(open_run(folders / "constant")))
     assert "undefined: validation gives no threshold" in constant["thresholds"].intro
     assert "decides nothing" in constant["by-question"].intro
-    plain = sections(cot_page(folders / "counts"))
+    plain = sections(cot_page(open_run(folders / "counts")))
     assert "no probabilities (they run from" in plain["calibration"].intro
     assert "`lmassay cot audit made --json > audit.json`" in plain["audit"].intro
-    assert not {"ranking", "thresholds"} & set(sections(cot_page(folders / "regression")))
+    assert not {"ranking", "thresholds"} & set(sections(cot_page(open_run(folders / "regression"))))
 
 
 def test_a_probability_gets_its_reliability_with_how_far_it_is_off(folders):
-    (part,) = sections(cot_page(folders / "certain"))["calibration"].parts
+    (part,) = sections(cot_page(open_run(folders / "certain")))["calibration"].parts
     mine = part.rows.filter(split="test")
     off = sum(abs(a - b) * n for a, b, n in mine.select("score", "share", "n").rows()) / 80
     assert f"(test) score and share of positives differ by {number(off)} on average over 80 rows" in part.reading
 
 
 def test_a_regression_is_predicted_against_true(folders):
-    (part,) = sections(cot_page(folders / "regression"))["calibration"].parts
+    (part,) = sections(cot_page(open_run(folders / "regression")))["calibration"].parts
     run = read_cot_run(folders / "regression")
     table = run.predictions.filter(method_id="counts", split="test")
     bias = float((table["score"] - table["y_true"]).mean())
@@ -143,12 +143,12 @@ def test_a_regression_is_predicted_against_true(folders):
 
 def test_the_table_of_scores_holds_every_score_of_every_method(folders):
     run = read_cot_run(folders / "counts")
-    (table,) = sections(cot_page(folders / "counts"))["all-scores"].parts
+    (table,) = sections(cot_page(open_run(folders / "counts")))["all-scores"].parts
     assert table.rows.height == len(run.document["scores"]) + sum(map(len, run.document["controls"].values()))
 
 
 def test_counts_add_up_to_the_rows_that_were_shown(folders):
-    table = sections(cot_page(folders / "counts"))["rows"].parts[0]
+    table = sections(cot_page(open_run(folders / "counts")))["rows"].parts[0]
     assert table.rows["rows"].sum() == 240
     assert "scored 240 of 240 rows" in table.reading
 
@@ -159,7 +159,7 @@ def test_a_run_that_is_not_done_is_shown_and_marked(folders, tmp_path, status, s
     shutil.copytree(folders / "counts", run)
     (run / SCORES).unlink()
     changed(run, lambda record: record.update(status=status))
-    page = cot_page(run)
+    page = cot_page(open_run(run))
     assert said in page.status
     assert page.survives is None
     assert not page.evidence
@@ -171,7 +171,7 @@ def test_an_altered_run_is_refused(folders, tmp_path):
     shutil.copytree(folders / "counts", run)
     pl.read_parquet(run / PREDICTIONS).with_columns(score=pl.lit(1.0)).write_parquet(run / PREDICTIONS)
     with pytest.raises(LmassayError, match="not the table this run wrote"):
-        cot_page(run)
+        cot_page(open_run(run))
 
 
 AUDIT = {
@@ -280,7 +280,7 @@ def test_the_tokens_shown_are_those_of_the_highest_the_lowest_and_the_nearest_sc
     assert chosen["lowest score"] == min(keys, key=score.get)
     nearest = min(keys, key=lambda k: abs(score[k]))
     assert nearest in chosen.values()
-    assert "is not shown" in sections(cot_page(tmp_path / "run"))["examples"].intro
+    assert "is not shown" in sections(cot_page(open_run(tmp_path / "run")))["examples"].intro
 
 
 @pytest.mark.tiny
@@ -295,7 +295,7 @@ def test_a_probes_tokens_are_its_examples_and_their_weights_its_contributions(tm
         with pytest.raises(SystemExit) as stop:
             main(["cot", *map(str, words)])
         assert not stop.value.code
-    part = next(p for p in parts(cot_page(Path("run"))) if p.id == "tokens")
+    part = next(p for p in parts(cot_page(open_run(Path("run")))) if p.id == "tokens")
     store = ActivationStore(Path("acts"))
     tokenizer = open_tokenizer("reader").hf
     probe = Linear.load(Path("run") / "method", store)
@@ -307,7 +307,9 @@ def test_a_probes_tokens_are_its_examples_and_their_weights_its_contributions(tm
         assert [w for _, w in example.pieces] == pytest.approx(found.values.tolist())
         assert f"score {number(found.score, 3)}" in example.facts
     shutil.rmtree("reader")
-    assert "the tokenizer of reader is not on this machine" in sections(cot_page(Path("run")))["examples"].intro
+    assert (
+        "the tokenizer of reader is not on this machine" in sections(cot_page(open_run(Path("run"))))["examples"].intro
+    )
 
 
 def test_what_a_language_model_replied_is_counted(folders):
@@ -340,7 +342,7 @@ def test_a_run_of_selections_has_its_curves_and_no_predictions(folders, tmp_path
     rewrite_scores(run, document)
     changed(run, lambda record: record["identity"]["task"].update(kind="selection"))
     changed(run, lambda record: record.update(tables={COMPRESSION: file_sha256(run / COMPRESSION)}))
-    page = cot_page(run)
+    page = cot_page(open_run(run))
     assert page.headline == "counts: answer KL .20 [.10, .30] over all prefixes (n = 30, 12 questions)."
     assert page.signals["answer_kl.monitor"] == "answer KL of monitor"
     assert [section.id for section in page.sections] == ["selections", "audit", "all-scores", "rows"]
@@ -386,7 +388,7 @@ def test_figures_of_one_class_are_undefined_and_the_page_stands(folders, tmp_pat
         for e in scores.values():
             e |= {"value": None, "low": None, "high": None, "status": "undefined: one class"}
     rewrite_scores(run, document)
-    page = cot_page(run)
+    page = cot_page(open_run(run))
     assert "undefined: one class" in page.headline
     assert not sections(page)["id-ood"].parts
     assert transfer_section(read_cot_run(run)).intro
@@ -394,7 +396,7 @@ def test_figures_of_one_class_are_undefined_and_the_page_stands(folders, tmp_pat
 
 
 def test_worst_rows_are_folded_and_say_where_all_are(folders):
-    table = next(part for part in parts(cot_page(folders / "counts")) if part.id == "wrong")
+    table = next(part for part in parts(cot_page(open_run(folders / "counts"))) if part.id == "wrong")
     assert isinstance(table, Table)
     run = read_cot_run(folders / "counts")
     mine = run.predictions.filter(pl.col("method_id") == "counts", pl.col("split").is_in(["test", "ood_test"]))
@@ -441,7 +443,7 @@ def test_ids_names_and_notices_of_a_hostile_run_are_text(folders, tmp_path):
     html = report_html([tmp_path / "run"])
     seen, plain = Tags(html), Tags(report_html([folders / "counts"]))
     # Each part keeps its data in a script that is never run.
-    more = len(parts(cot_page(tmp_path / "run"))) - len(parts(cot_page(folders / "counts")))
+    more = len(parts(cot_page(open_run(tmp_path / "run")))) - len(parts(cot_page(open_run(folders / "counts"))))
     assert seen.tags["script"] == plain.tags["script"] + more
     assert "img" not in seen.tags
     assert "onerror" not in seen.attributes

@@ -10,6 +10,7 @@ import pytest
 from made_phases import add_phases
 
 from lmassay.errors import LmassayError
+from lmassay.reports.page.opened import open_run
 from lmassay.reports.page.parts import UNDEFINED, Chart, Grid, Table
 from lmassay.reports.page.xray import xray_page
 from lmassay.reports.page.xray_wins import CONDITIONS, by_depth, read_wins
@@ -37,7 +38,7 @@ def wins(run):
 
 @pytest.fixture(scope="module")
 def page(run):
-    return xray_page(run)
+    return xray_page(open_run(run))
 
 
 def _parts(page):
@@ -147,10 +148,10 @@ def test_the_map_holds_real_beside_controls_with_prompts_options_tokens_and_scor
 
 def test_without_the_battery_the_map_says_how_to_get_prompts(tmp_path):
     run = outside_run(tmp_path / "run")
-    assert "--battery" in _parts(xray_page(run))["win-map"].note
+    assert "--battery" in _parts(xray_page(open_run(run)))["win-map"].note
     texts = tuple(f"option {i}" for i in range(3))
     battery = Battery("own", "1", tuple(Task(f"t{i}", "f", f"prompt {i}", texts, 0, "t") for i in range(12)))
-    grid = _parts(xray_page(run, batteries=[battery]))["win-map"]
+    grid = _parts(xray_page(open_run(run), batteries=[battery]))["win-map"]
     assert "--battery" not in grid.note
     assert grid.hover.texts == [f"prompt {i}" for i in range(12)]
 
@@ -158,11 +159,11 @@ def test_without_the_battery_the_map_says_how_to_get_prompts(tmp_path):
 def test_a_battery_of_other_options_gives_no_prompts(tmp_path):
     run = outside_run(tmp_path / "run")
     other = Battery("own", "1", tuple(Task(f"t{i}", "f", f"prompt {i}", ("a", "b", "c"), 0, "t") for i in range(12)))
-    assert "--battery" in _parts(xray_page(run, batteries=[other]))["win-map"].note
+    assert "--battery" in _parts(xray_page(open_run(run), batteries=[other]))["win-map"].note
 
 
 def test_a_map_of_too_many_tasks_is_folded_and_says_where_the_whole_is(run):
-    grid = _parts(xray_page(run, limit=7))["win-map"]
+    grid = _parts(xray_page(open_run(run), limit=7))["win-map"]
     assert len(grid.row_labels) == 7
     assert all(len(layer) == 7 for layer in grid.layers.values())
     assert "7 of 50" in grid.note

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from lmassay.cot.predictions import read_predictions
@@ -21,13 +20,13 @@ from lmassay.reports.page.cot_parts import (
     transfer_section,
 )
 from lmassay.reports.page.cot_words import CONTROL_WORDS, FIGURE_WORDS, figure_words, place
-from lmassay.reports.page.opened import OpenedRun, open_run
+from lmassay.reports.page.opened import OpenedRun
 from lmassay.reports.page.parts import RunPage, Section
 from lmassay.reports.page.words import counted, figure, status_words
 from lmassay.storage.runs import COMPRESSION, PREDICTIONS
 
 
-def cot_page(folder: Path) -> RunPage:
+def cot_page(opened: OpenedRun) -> RunPage:
     """Everything a report says about one run.
 
     Raises
@@ -35,8 +34,7 @@ def cot_page(folder: Path) -> RunPage:
     LmassayError
         ``bad-run-folder``.
     """
-    opened = open_run(folder)
-    document, record = opened.document, opened.record
+    folder, document, record = opened.path, opened.document, opened.record
     identity = record["identity"]
     sections: list[Section] = []
     if document is not None and PREDICTIONS in opened.tables:

@@ -45,7 +45,7 @@ def section_of(board: Leaderboard) -> Section:
     figures = board.cells.filter(pl.col("headline"))
     drawn_anew = figures["figure"].is_in(list(RETUNED)).any()
     note = DRAWN_ANEW if drawn_anew else ""
-    parts: list[Any] = [Table("leaderboard", "Leaderboard", _reading(board), _wide(board), note=note)]
+    parts: list[Any] = [Table("leaderboard", "Leaderboard", _reading(board), board.written(figure), note=note)]
     if figures["value"].drop_nulls().len():
         drawn = figures.drop("headline")
         survey = "; ".join(_of_task(drawn.filter(task=task)) for task in drawn["task"].unique(maintain_order=True))
@@ -57,20 +57,6 @@ def section_of(board: Leaderboard) -> Section:
     if board.best["best_llm"].drop_nulls().len():
         parts.append(Table("leaderboard-best", "Best method that is no LLM against best LLM", _best(board), board.best))
     return Section("board", TITLE, " ".join(f"{n}." for n in board.notices), parts)
-
-
-def _wide(board: Leaderboard) -> pl.DataFrame:
-    """`Leaderboard.wide` with figures as the page writes them."""
-    medians = {r["row"]: r for r in board.aggregates.filter(figure="median_ood").to_dicts()}
-    cells = {(c["row"], c["task"], c["part"]): c for c in board.cells.filter(pl.col("headline")).to_dicts()}
-    tasks = board.cells["task"].unique(maintain_order=True).to_list()
-    made = []
-    for row in board.rows:
-        found = {"median OOD": medians.get(row.label)}
-        found |= {f"{t} {part.upper()}": cells.get((row.label, t, part)) for t in tasks for part in ("id", "ood")}
-        shown = {name: None if cell is None else figure(cell) for name, cell in found.items()}
-        made.append({"row": row.label, "kind": f"{row.kind}, LLM" if row.llm else row.kind, **shown})
-    return pl.DataFrame(made, schema_overrides=dict.fromkeys(made[0], pl.String) if made else None)
 
 
 def _of_task(cells: pl.DataFrame) -> str:

@@ -6,8 +6,7 @@ import base64
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -27,6 +26,7 @@ from lmassay.reports.page.words import counted, number
 from lmassay.reports.page.xray import MOST_TASKS, xray_page
 from lmassay.reports.page.xray_runs import xray_overview
 from lmassay.storage.atomic import FULL, write_text
+from lmassay.storage.runs import blaming
 
 if TYPE_CHECKING:
     from lmassay.xray.task import Battery
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 MOST_RUNS = 40
 #: In the order the page's one script is put together.
 SCRIPTS = ("data.js", "tables.js", "grid.js", "main.js")
-_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OSError, pl.exceptions.PolarsError)
+#: Raised by a table that is not what a run writes.
+_TABLES = (OSError, pl.exceptions.PolarsError)
 
 
 def write_report(
@@ -111,7 +112,7 @@ def report_html(
     if twice:
         raise LmassayError("bad-request", f"{twice[0]} is named twice", "name each run once")
     opened = [open_run(path) for path in runs]
-    with _blaming("a run's record"):
+    with blaming("a run's record", *_TABLES):
         refuse_unused(opened, batteries)
     pages = []
     for run in opened:
@@ -123,13 +124,13 @@ def report_html(
 
 
 def _page(run: OpenedRun, *, limit: int, batteries: Sequence[Battery]) -> RunPage:
-    with _blaming(str(run.path)):
+    with blaming(run.path, *_TABLES):
         if run.suite == "xray":
-            return xray_page(run.path, limit=limit, batteries=batteries)
+            return xray_page(run, limit=limit, batteries=batteries)
         # A page of one suite should not load what the other needs.
         from lmassay.reports.page.cot import cot_page
 
-        return cot_page(run.path)
+        return cot_page(run)
 
 
 def _overviews(runs: Sequence[OpenedRun], names: Sequence[str]) -> list[Section]:
@@ -139,7 +140,7 @@ def _overviews(runs: Sequence[OpenedRun], names: Sequence[str]) -> list[Section]
     for suite in ("xray", "cot"):
         mine = [(run, name) for run, name in done if run.suite == suite]
         if len(mine) > 1:
-            with _blaming(f"the runs of {suite}"):
+            with blaming(f"the runs of {suite}", *_TABLES):
                 found.append(_overview(suite, [run for run, _ in mine], [name for _, name in mine]))
     return [section for section in found if section is not None]
 
@@ -150,16 +151,6 @@ def _overview(suite: str, runs: Sequence[OpenedRun], names: Sequence[str]) -> Se
     from lmassay.reports.page.cot_runs import cot_overview
 
     return cot_overview(runs, names)
-
-
-@contextmanager
-def _blaming(what: str) -> Iterator[None]:
-    """Whoever made a folder can have written anything into it: its faults are told in a line."""
-    try:
-        yield
-    except _MALFORMED as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise LmassayError("bad-run-folder", f"{what} is not what a run writes: {why}", "run it again") from error
 
 
 def told_apart(named: Sequence[tuple[str, str]]) -> list[str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lmassay.errors import LmassayError
-from lmassay.reports.page.opened import OpenedRun, open_run
+from lmassay.reports.page.opened import OpenedRun
 from lmassay.reports.page.parts import RunPage, Section
 from lmassay.reports.page.words import counted, number, span
 from lmassay.reports.page.xray_maps import (
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 MOST_TASKS = 10_000
 
 
-def xray_page(run: Path, *, limit: int = MOST_TASKS, batteries: Sequence[Battery] = ()) -> RunPage:
+def xray_page(opened: OpenedRun, *, limit: int = MOST_TASKS, batteries: Sequence[Battery] = ()) -> RunPage:
     """Everything a report says about one run.
 
     Parameters
@@ -46,14 +45,13 @@ def xray_page(run: Path, *, limit: int = MOST_TASKS, batteries: Sequence[Battery
     LmassayError
         ``bad-run-folder``.
     """
-    opened = open_run(run)
     document, record = opened.document, opened.record
     sections: list[Section] = []
     if document is not None:
         sections.append(family_section(document))
     depths: tuple[str, ...] = ()
     if OPTIONS in opened.tables and LABELS in opened.tables:
-        wins = read_wins(run)
+        wins = read_wins(opened.path)
         depths = wins.depths
         prompts, why = _prompts(record, wins, batteries)
         sections.append(win_section(wins, document, prompts, limit=limit, why_no_prompts=why))
@@ -68,7 +66,7 @@ def xray_page(run: Path, *, limit: int = MOST_TASKS, batteries: Sequence[Battery
         sections += [section for section in later if section is not None]
     return RunPage(
         name=f"{_short(record['model']['name'])} on {_short(record['identity']['battery']['name'])}",
-        folder=str(run),
+        folder=str(opened.path),
         suite="xray",
         status=opened.status,
         headline=_headline(opened),
