@@ -34,8 +34,13 @@ def escaped(value: object) -> str:
     """A text as it is written, whatever is in it."""
     text = str(value)
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text) - LONGEST:,} more characters)"
-    visible = "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text)
-    return f"<bdi>{escape(visible)}</bdi>" if not visible.isascii() else escape(visible)
+    shown = visible(text)
+    return f"<bdi>{escape(shown)}</bdi>" if not shown.isascii() else escape(shown)
+
+
+def visible(text: str) -> str:
+    """What prints nothing of its own, such as a control character, as its escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def number(value: Any) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmassay.errors import LmassayError, nearest
+from lmassay.reports.drawing import altair
 from lmassay.storage.atomic import write_bytes
 
 SUFFIXES = (".svg", ".png")
@@ -17,13 +18,6 @@ PIXELS_PER_POINT = 2.0
 
 #: Levels of a tree; a line between two of them leaves room for the texts at its ends.
 ROOM = 0.22
-
-
-def _altair() -> Any:
-    """Altair, whose encodings are too richly typed to be put together piece by piece."""
-    import altair
-
-    return altair
 
 
 def check_suffix(path: Path) -> None:
@@ -53,7 +47,7 @@ def write_figure(comparison: dict[str, Any], path: Path) -> None:
     check_suffix(path)
     import vl_convert
 
-    alt = _altair()
+    alt = altair()
 
     trees = comparison["patterns"]["trees"]
     drawn = [tree_chart(trees[name]["nodes"], title) for name, title in TREE_TITLES.items() if trees[name]["nodes"]]
@@ -75,7 +69,7 @@ def write_figure(comparison: dict[str, Any], path: Path) -> None:
 
 def tree_chart(nodes: list[dict[str, Any]], title: str) -> Any:
     """A tree with its root on top: splits, how many rows come by, and which side they are on."""
-    alt = _altair()
+    alt = altair()
     places = _places(nodes)
     boxes, edges = [], []
     for i, node in enumerate(nodes):
@@ -148,7 +142,7 @@ def psi_points(comparison: dict[str, Any]) -> list[dict[str, Any]] | None:
 
 def psi_chart(points: list[dict[str, Any]]) -> Any:
     """PSI against the number of parameters, a panel per family, 95 % intervals, a colour per battery."""
-    alt = _altair()
+    alt = altair()
     x = alt.X("parameters:Q", scale=alt.Scale(type="log"), title="parameters", axis=alt.Axis(format="~s", tickCount=4))
     colour = alt.Color("battery:N", title=None, scale=alt.Scale(range=[POSITIVE, NEGATIVE, "#009e73", "#cc79a7"]))
     panels = []

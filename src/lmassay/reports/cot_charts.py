@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmassay.cot.compression_scores import MEASURES
 from lmassay.errors import LmassayError
+from lmassay.reports.drawing import altair, data
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
 #: Colours told apart by people who do not see red and green as two (Okabe and Ito 2008), the last two greys.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#333333")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right")
-
-
-def _altair() -> Any:
-    """Altair, whose encodings are too richly typed to be put together piece by piece."""
-    import altair
-
-    return altair
-
-
-def _data(frame: pl.DataFrame) -> Any:
-    return _altair().Data(values=frame.to_dicts())
 
 
 def evaluation_chart(evaluation: Evaluation, figure: str | None = None) -> Any:
@@ -53,21 +43,21 @@ def evaluation_chart(evaluation: Evaluation, figure: str | None = None) -> Any:
         )
         for split in rows["split"].unique(maintain_order=True)
     ]
-    return _altair().hconcat(*panels).resolve_scale(x="shared", color="shared")
+    return altair().hconcat(*panels).resolve_scale(x="shared", color="shared")
 
 
 def _intervals(
     rows: pl.DataFrame, *, x: str, y: str, order: list[str], colour: str, title: str, apart: bool = False
 ) -> Any:
     """Points with the bounds of their intervals, one a line; `apart`, those of each colour on a line of their own."""
-    alt = _altair()
+    alt = altair()
     at = {
         **({"yOffset": alt.YOffset(f"{colour}:N")} if apart else {}),
         "y": alt.Y(f"{y}:N", sort=order, title=None, axis=alt.Axis(labelLimit=240)),
         "color": alt.Color(f"{colour}:N", title=None, scale=alt.Scale(range=list(COLOURS))),
         "tooltip": [alt.Tooltip(f"{name}:N") for name in (y, colour, x, "low", "high", "n")],
     }
-    base = alt.Chart(_data(rows))
+    base = alt.Chart(data(rows))
     bounds = base.transform_filter("isValid(datum.low)").mark_rule(opacity=0.7)
     return alt.layer(
         bounds.encode(x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False)), x2="high:Q", **at),
@@ -89,7 +79,7 @@ def leaderboard_chart(board: Leaderboard) -> Any:
                 mine, x="value", y="row", order=order, colour="part", title=str(mine["figure"][0]), apart=True
             ).properties(title=task, width=170, height=26 * len(order))
         )
-    alt = _altair()
+    alt = altair()
     return alt.concat(*panels, columns=4).resolve_scale(x="independent", color="shared")
 
 
@@ -107,7 +97,7 @@ def entropy_chart(report: EntropyReport) -> Any:
         raise LmassayError(
             "bad-request", f"{report.task} does not say where in a rollout its rows stand", "leave the figure out"
         )
-    alt = _altair()
+    alt = altair()
     rows = report.by_position.with_columns(
         at=(pl.col("bin") + 0.5) / 10,
         low=pl.col("mean") - pl.col("se").fill_null(0.0),
@@ -118,7 +108,7 @@ def entropy_chart(report: EntropyReport) -> Any:
         "x": alt.X("at:Q", title="place among the rollout's forced boundaries", scale=alt.Scale(domain=[0, 1])),
         "color": alt.Color("split:N", sort=splits, title=None, scale=alt.Scale(range=list(COLOURS))),
     }
-    base = alt.Chart(_data(rows))
+    base = alt.Chart(data(rows))
     return alt.layer(
         base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title="entropy of the answer, nats"), y2="high:Q", **at),
         base.mark_line().encode(y="mean:Q", **at),
@@ -130,7 +120,7 @@ def compression_chart(report: CompressionReport) -> Any:
     """KL against compression ratio and against M, a line for each selector, bars of one standard error."""
     import polars as pl
 
-    alt = _altair()
+    alt = altair()
     panels = []
     for measure in ("answer_kl", "token_kl"):
         for by, title in (("ratio", "share of the region kept"), ("m", "M, sentences kept")):
@@ -147,12 +137,12 @@ def compression_chart(report: CompressionReport) -> Any:
 
 
 def _lines(rows: pl.DataFrame, order: list[str], x: str, y: str) -> Any:
-    alt = _altair()
+    alt = altair()
     at = {
         "x": alt.X("at:N", sort=order, title=x, axis=alt.Axis(labelAngle=0)),
         "color": alt.Color("selector:N", title=None, scale=alt.Scale(range=list(COLOURS))),
     }
-    base = alt.Chart(_data(rows))
+    base = alt.Chart(data(rows))
     return alt.layer(
         base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q", title=y), y2="high:Q", **at),
         base.mark_line(opacity=0.6).encode(y="mean:Q", **at),
@@ -164,7 +154,7 @@ def _lines(rows: pl.DataFrame, order: list[str], x: str, y: str) -> Any:
 
 def compression_figure(report: CompressionReport) -> Any:
     """The charts of task 9, one above the other."""
-    alt = _altair()
+    alt = altair()
     charts = [compression_chart(report), places_chart(report)]
     if report.singles.height:
         charts.append(singles_chart(report))
@@ -175,9 +165,9 @@ def places_chart(report: CompressionReport) -> Any:
     """Where in the region each selector's sentences stand; the rule is no preference."""
     import polars as pl
 
-    alt = _altair()
+    alt = altair()
     rows = report.places.with_columns(tenth=pl.col("bin") + 1)
-    at = alt.Chart(_data(rows))
+    at = alt.Chart(data(rows))
     panels = []
     for selector in rows["selector"].unique(maintain_order=True):
         bars = at.transform_filter(alt.datum.selector == selector).mark_bar(color=COLOURS[0])
@@ -192,12 +182,12 @@ def singles_chart(report: CompressionReport) -> Any:
     """What one sentence does by itself, along the region, with standard errors over questions; the rule is nothing."""
     import polars as pl
 
-    alt = _altair()
+    alt = altair()
     se = pl.col("se").fill_null(0.0)
     rows = report.singles.filter(pl.col("bin") >= 0).with_columns(
         tenth=pl.col("bin") + 1, low=pl.col("mean") - se, high=pl.col("mean") + se
     )
-    base = alt.Chart(_data(rows)).encode(x=alt.X("tenth:O", title="tenth of the region", axis=alt.Axis(labelAngle=0)))
+    base = alt.Chart(data(rows)).encode(x=alt.X("tenth:O", title="tenth of the region", axis=alt.Axis(labelAngle=0)))
     rule = alt.Chart(alt.Data(values=[{"none": 0.0}])).mark_rule(color=COLOURS[1]).encode(y="none:Q")
     return alt.layer(
         rule,

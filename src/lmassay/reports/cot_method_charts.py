@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmassay.reports.cot_charts import COLOURS, SHAPES, _altair, _data
+from lmassay.reports.cot_charts import COLOURS, SHAPES
 from lmassay.reports.cot_figures import (
     BEST,
     CHOSEN,
@@ -22,6 +22,7 @@ from lmassay.reports.cot_figures import (
     strongest_control,
     transfer_rows,
 )
+from lmassay.reports.drawing import altair, data
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +42,7 @@ def distribution_panels(rows: pl.DataFrame, order: list[str]) -> Any:
     """The same of a table of `distribution_rows`."""
     import polars as pl
 
-    alt = _altair()
+    alt = altair()
     known = rows.filter(pl.col("value").is_not_null())
     splits = known["split"].unique(maintain_order=True).to_list()
     colour = alt.Color("split:N", title=None, sort=splits, scale=alt.Scale(domain=splits, range=list(COLOURS)))
@@ -52,7 +53,7 @@ def distribution_panels(rows: pl.DataFrame, order: list[str]) -> Any:
     tooltip = [alt.Tooltip(f"{name}:N") for name in ("method", "split", "value", "low", "high", "n")]
     panels = []
     for figure in known["figure"].unique(maintain_order=True):
-        base = alt.Chart(_data(known.filter(figure=figure)))
+        base = alt.Chart(data(known.filter(figure=figure)))
         bounds = base.transform_filter("isValid(datum.low)").mark_rule(opacity=0.7, strokeWidth=1.5)
         x = {"title": TITLES.get(figure, figure), "scale": alt.Scale(zero=False)}
         panels.append(
@@ -83,7 +84,7 @@ def roc_panels(rows: pl.DataFrame, order: list[str]) -> Any:
     """The same of a table of `roc_rows`."""
     import polars as pl
 
-    alt = _altair()
+    alt = altair()
     axis = {"scale": alt.Scale(domain=[0, 1]), "axis": alt.Axis(tickCount=5)}
     x = alt.X("fpr:Q", title="false positive rate", **axis)
     y = alt.Y("tpr:Q", title="true positive rate", **axis)
@@ -94,7 +95,7 @@ def roc_panels(rows: pl.DataFrame, order: list[str]) -> Any:
     for split in rows["split"].unique(maintain_order=True):
         mine = rows.filter(split=split)
         chance = alt.Chart(alt.Data(values=[{"fpr": 0, "tpr": 0}, {"fpr": 1, "tpr": 1}]))
-        curve, marks = alt.Chart(_data(mine.filter(at=CURVE))), alt.Chart(_data(mine.filter(pl.col("at") != CURVE)))
+        curve, marks = alt.Chart(data(mine.filter(at=CURVE))), alt.Chart(data(mine.filter(pl.col("at") != CURVE)))
         panels.append(
             alt.layer(
                 chance.mark_line(color=GUIDE, strokeDash=[4, 4]).encode(x=x, y=y),
@@ -109,7 +110,7 @@ def roc_panels(rows: pl.DataFrame, order: list[str]) -> Any:
 
 def _dash(order: list[str]) -> Any:
     """Lines told apart without colour."""
-    alt = _altair()
+    alt = altair()
     return alt.StrokeDash(
         "method:N", sort=order, title=None,
         scale=alt.Scale(domain=order, range=[[1, 0], [6, 3], [2, 2], [8, 2, 2, 2]] * (1 + len(order) // 4)),
@@ -125,7 +126,7 @@ def transfer_panels(rows: pl.DataFrame, order: list[str]) -> Any:
     """The same of a table of `transfer_rows`."""
     import polars as pl
 
-    alt = _altair()
+    alt = altair()
     known = rows.filter(pl.col("value").is_not_null(), pl.col("best").is_not_null())
     long = known.unpivot(
         ["value", "best"], index=["method", "split", "n"], variable_name="at", value_name="g_mean2"
@@ -134,8 +135,8 @@ def transfer_panels(rows: pl.DataFrame, order: list[str]) -> Any:
     scale = alt.Scale(domain=[CHOSEN, BEST], range=list(COLOURS))
     panels = []
     for split in known["split"].unique(maintain_order=True):
-        lines = alt.Chart(_data(known.filter(split=split))).mark_rule(color=GUIDE)
-        dots = alt.Chart(_data(long.filter(split=split))).mark_point(filled=True, size=60, opacity=1)
+        lines = alt.Chart(data(known.filter(split=split))).mark_rule(color=GUIDE)
+        dots = alt.Chart(data(long.filter(split=split))).mark_point(filled=True, size=60, opacity=1)
         tooltip = [alt.Tooltip(f"{name}:N") for name in ("method", "at", "g_mean2", "n")]
         panels.append(
             alt.layer(
@@ -157,7 +158,7 @@ def question_chart(run: CotResult, method: str | None = None) -> Any:
 
 def question_strip(rows: pl.DataFrame) -> Any:
     """The same of a table of `question_rows`."""
-    alt = _altair()
+    alt = altair()
     of_decisions = "right" in rows.columns
     name, title = ("right", "share of right decisions") if of_decisions else ("error", "mean size of the error, nats")
     scale = alt.Scale(domain=[0, 1]) if of_decisions else alt.Scale(zero=True)
@@ -168,7 +169,7 @@ def question_strip(rows: pl.DataFrame) -> Any:
     size = alt.value(60) if alone else alt.Size(
         "count():Q", title="questions", scale=alt.Scale(range=[14, 420]), legend=_counts()
     )  # fmt: skip
-    dots = alt.Chart(_data(rows)).mark_circle(opacity=0.65, color=COLOURS[0])
+    dots = alt.Chart(data(rows)).mark_circle(opacity=0.65, color=COLOURS[0])
     return dots.encode(
         x=alt.X(f"{name}:Q", title=title, scale=scale), y=y, size=size,
         tooltip=[alt.Tooltip("split:N"), alt.Tooltip(f"{name}:Q"), alt.Tooltip("count():Q", title="questions")],
@@ -191,14 +192,14 @@ def reliability_chart(run: CotResult, method: str | None = None) -> Any:
 
 def reliability_panels(rows: pl.DataFrame) -> Any:
     """The same of a table of `reliability_rows`."""
-    alt = _altair()
+    alt = altair()
     axis = {"scale": alt.Scale(domain=[0, 1])}
     x = alt.X("score:Q", title="score", **axis)
     tooltip = [alt.Tooltip(f"{c}:N") for c in ("score", "share", "low", "high", "n")]
     size = _rows_size(rows, [20, 200])
     panels = []
     for split in rows["split"].unique(maintain_order=True):
-        base = alt.Chart(_data(rows.filter(split=split)))
+        base = alt.Chart(data(rows.filter(split=split)))
         equal = alt.Chart(alt.Data(values=[{"score": 0, "share": 0}, {"score": 1, "share": 1}]))
         share = alt.Y("share:Q", title="share of positives", **axis)
         panels.append(
@@ -218,12 +219,12 @@ def reliability_panels(rows: pl.DataFrame) -> Any:
 
 def _counts() -> Any:
     """A legend of counts, which are whole."""
-    return _altair().Legend(format="d", tickMinStep=1, tickCount=4)
+    return altair().Legend(format="d", tickMinStep=1, tickCount=4)
 
 
 def _rows_size(rows: pl.DataFrame, sizes: list[int]) -> Any:
     """Marks as large as their rows are many; where all are one row, of one size and without a legend."""
-    alt = _altair()
+    alt = altair()
     if rows["n"].n_unique() < 2:
         return alt.value(sum(sizes) / 4)
     return alt.Size("n:Q", title="rows", scale=alt.Scale(range=sizes), legend=_counts())
@@ -236,7 +237,7 @@ def prediction_chart(run: CotResult, method: str | None = None) -> Any:
 
 def prediction_panels(rows: pl.DataFrame) -> Any:
     """The same of a table of `prediction_rows`."""
-    alt = _altair()
+    alt = altair()
     panels = []
     for split in rows["split"].unique(maintain_order=True):
         mine = rows.filter(split=split)
@@ -245,7 +246,7 @@ def prediction_panels(rows: pl.DataFrame) -> Any:
         at = {"x": alt.X("target:Q", title="true, nats"), "y": alt.Y("predicted:Q", title="predicted, nats")}
         size = _rows_size(rows, [14, 160])
         tooltip = [alt.Tooltip(f"{c}:N") for c in ("target", "predicted", "n")]
-        dots = alt.Chart(_data(mine)).mark_point(filled=True, opacity=0.5, color=COLOURS[0])
+        dots = alt.Chart(data(mine)).mark_point(filled=True, opacity=0.5, color=COLOURS[0])
         panels.append(
             alt.layer(
                 equal.mark_line(color=GUIDE, strokeDash=[4, 4]).encode(**at),

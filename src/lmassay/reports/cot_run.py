@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lmassay.markup import gathered
-from lmassay.reports.evidence_table import VERDICT_STYLE, narrow, narrow_evidence, verdict_line
+from lmassay.reports.evidence_table import narrow, narrow_evidence, verdict_line, wide_evidence
 from lmassay.reports.page.words import counted
 from lmassay.reports.style import clean, console, interval, number, table
 
@@ -18,6 +18,8 @@ from lmassay.reports.style import clean, console, interval, number, table
 _SHOWN = ("auroc", "g_mean2", "g_mean2_mc", "tpr", "tnr", "oracle_g_mean2", "within_auroc", "r2", "within_r2",
           "within_spearman", "unparsed", "g_mean2_parsed", "positive_rate", "base_rate", "r2_parsed",
           "answer_kl", "token_kl", "answer_kl_parsed", "token_kl_parsed")  # fmt: skip
+#: Shorter than those of an xray run: names of controls are longer here.
+_EVIDENCE = ("signal", "control", "signal", "control", "difference", "95 % interval", "p (Holm)", "n", "verdict")
 
 
 def print_cot_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path | None = None) -> None:
@@ -63,16 +65,7 @@ def print_cot_run(record: dict[str, Any], document: dict[str, Any], *, folder: P
 
 def evidence_table(rows: Iterable[dict[str, Any]]) -> Table:
     """Rows of evidence as dictionaries, in a table."""
-    cells = [
-        (
-            row["signal"], row["control"], number(row["signal_value"]), number(row["control_value"]),
-            number(row["difference"]), interval(row), number(row["p_holm"]), row["n"],
-            Text(row["verdict"], VERDICT_STYLE.get(row["verdict"], "")),
-        )
-        for row in rows
-    ]  # fmt: skip
-    columns = ("signal", "control", "signal", "control", "difference", "95 % interval", "p (Holm)", "n", "verdict")
-    made = table("Evidence", columns, cells)
+    made = wide_evidence(rows, _EVIDENCE)
     made.columns[1].justify = "left"
     made.columns[-1].justify = "left"
     return made

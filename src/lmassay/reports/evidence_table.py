@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -27,7 +27,7 @@ def narrow() -> bool:
     return console().width < NARROW
 
 
-def wide_evidence(rows: Iterable[dict[str, Any]]) -> Table:
+def wide_evidence(rows: Iterable[dict[str, Any]], columns: Sequence[str] = EVIDENCE) -> Table:
     """A row for each signal and control."""
     cells = [
         (
@@ -37,7 +37,7 @@ def wide_evidence(rows: Iterable[dict[str, Any]]) -> Table:
         )
         for row in rows
     ]  # fmt: skip
-    return table("Evidence", EVIDENCE, cells)
+    return table("Evidence", columns, cells)
 
 
 def narrow_evidence(rows: Iterable[dict[str, Any]], width: int) -> Text:

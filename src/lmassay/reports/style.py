@@ -13,6 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lmassay.markup import interval as bounds
+from lmassay.markup import visible
+
 #: Off a terminal, tables are as wide as they need to be, so that nothing is cut.
 PLAIN_WIDTH = 160
 #: On a terminal under so many columns, tables that need more are laid out anew.
@@ -79,8 +82,8 @@ def console() -> Console:
 
 def clean(text: object) -> Text:
     """Untrusted text: no markup, control characters made visible."""
-    visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
-    return Text(in_ascii(visible) if _ASCII.get() else visible)
+    shown = visible(str(text))
+    return Text(in_ascii(shown) if _ASCII.get() else shown)
 
 
 def table(title: str, columns: Sequence[str | Text], rows: Iterable[Sequence[object]]) -> Table:
@@ -106,4 +109,4 @@ def number(value: float | int | None) -> str:
 
 def interval(row: dict[str, Any]) -> str:
     """The bounds of a figure with ``low`` and ``high``, or nothing where it has none."""
-    return "" if row["low"] is None else f"[{row['low']:.3f}, {row['high']:.3f}]"
+    return bounds(row["low"], row["high"])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lmassay.reports.cot_charts import COLOURS, SHAPES
+from lmassay.reports.drawing import altair
 
 if TYPE_CHECKING:
     import polars as pl
@@ -14,13 +15,6 @@ if TYPE_CHECKING:
 WIDTH = 720
 #: Dashes beside colours, so that curves can be told apart without either.
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 4), (1, 3))
-
-
-def _altair() -> Any:
-    """Altair, whose encodings are too richly typed to be put together piece by piece."""
-    import altair
-
-    return altair
 
 
 def intervals(
@@ -35,7 +29,7 @@ def intervals(
     """
     import polars as pl
 
-    alt = _altair()
+    alt = altair()
     known = rows.filter(pl.col("value").is_not_null())
     order = known[label].to_list()
     data = alt.Chart(alt.Data(values=known.to_dicts()))
@@ -85,7 +79,7 @@ def curves(
     """
     import polars as pl
 
-    alt = _altair()
+    alt = altair()
     names = rows[series].unique(maintain_order=True).to_list()
     depths = rows.select("depth", "depth_index").unique().sort("depth_index")["depth"].to_list()
     shown = depths[:: max(1, len(depths) // 12)]
@@ -117,7 +111,7 @@ def curves(
 
 def stacked(rows: pl.DataFrame, *, label: str, part: str, order: Sequence[str], title: str) -> Any:
     """Shares of a whole, one bar a line."""
-    alt = _altair()
+    alt = altair()
     labels = rows[label].unique(maintain_order=True).to_list()
     return (
         alt.Chart(alt.Data(values=rows.to_dicts()))
