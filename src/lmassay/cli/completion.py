@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from importlib.metadata import entry_points
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
@@ -55,6 +54,8 @@ def models(incomplete: str) -> list[Offer]:
 
 def batteries(incomplete: str) -> list[Offer]:
     """Names of batteries; N of the balanced one stays to be typed."""
+    from importlib.metadata import entry_points
+
     # The batteries themselves load numpy, which takes longer than all the rest of an answer.
     installed = sorted(entry.name for entry in entry_points(group="lmassay.batteries"))
     return [Offer(name) for name in (*BATTERIES, *installed)]
