@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from lmassay.errors import LmassayError
+from lmassay.models import decoding, generate
 from lmassay.models.branches import end_states
 from lmassay.models.draws import Stream, draw, probabilities
 from lmassay.models.generate import InProcess
@@ -69,6 +70,18 @@ def test_a_sample_is_the_same_alone_and_in_any_batch(tiny_model, family):
     tight = _collected(InProcess(model, cache_bytes=1), asked)
     assert whole == alone == backwards == tight
     assert len({sample.text for sample in whole}) > 5
+
+
+@pytest.mark.tiny
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("room", [1, 3, 24])
+def test_a_sample_is_the_same_however_often_room_is_made_for_more_tokens(tiny_model, monkeypatch, family, room):
+    model = tiny_model(family)
+    asked = [(PROMPTS[i % 3], Sampling(0.8, max_tokens=8 + 5 * (i % 4)), 100 + i) for i in range(6)]
+    whole = _collected(InProcess(model), asked)
+    monkeypatch.setattr(decoding, "ROOM", room)
+    assert _collected(InProcess(model, max_rows=4), asked) == whole
+    assert max(sample.n_tokens for sample in whole) > 3
 
 
 @pytest.mark.tiny
@@ -155,7 +168,9 @@ def test_logits_that_are_no_numbers_are_an_error():
 @pytest.mark.tiny
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("packed", [True, False])
-def test_letters_at_every_boundary_are_those_of_a_pass_of_their_own(tiny_model, family, packed):
+@pytest.mark.parametrize("positions", [2, 64])
+def test_letters_at_every_boundary_are_those_of_a_pass_of_their_own(tiny_model, monkeypatch, family, packed, positions):
+    monkeypatch.setattr(generate, "POSITIONS", positions)
     model = tiny_model(family)
     engine = InProcess(model)
     engine._packed = packed and engine._packed
@@ -174,7 +189,9 @@ def test_letters_at_every_boundary_are_those_of_a_pass_of_their_own(tiny_model, 
 
 @pytest.mark.tiny
 @pytest.mark.parametrize("family", FAMILIES)
-def test_token_kl_is_that_of_two_direct_passes(tiny_model, family):
+@pytest.mark.parametrize("positions", [2, 64])
+def test_token_kl_is_that_of_two_direct_passes(tiny_model, monkeypatch, family, positions):
+    monkeypatch.setattr(generate, "POSITIONS", positions)
     model = tiny_model(family)
     engine = InProcess(model)
     full = PROMPTS[0].begun("Add 5. The result is 12. Then")

@@ -8,7 +8,9 @@ import math
 import pytest
 import torch
 
+from lmassay.models import lens
 from lmassay.models.engines import score
+from lmassay.models.lens import target_log_probs
 from lmassay.models.open import open_model
 from lmassay.models.readout import head_input, lens_logits, readout_dtype
 from lmassay.models.trace import Batch, trace
@@ -32,6 +34,21 @@ def test_the_lens_of_the_last_block_is_the_model_s_output(tiny_model, family):
     ids, seen = _seen(model)
     own = model.hf(input_ids=ids).logits[0]
     torch.testing.assert_close(lens_logits(model, seen.states[-1]), own, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probabilities_are_those_of_a_whole_log_softmax_in_any_blocks_of_rows_and_words(
+    tiny_model, monkeypatch, family
+):
+    model = tiny_model(family)
+    _, seen = _seen(model)
+    rows, targets = torch.arange(TOKENS).flip(0), torch.arange(3, 3 + TOKENS)
+    whole = torch.log_softmax(lens_logits(model, seen.states[-1]).double(), -1)[rows, targets]
+    for n_rows, n_words in ((2, 7), (TOKENS, VOCABULARY - 1), (1, VOCABULARY)):
+        monkeypatch.setattr(lens, "ROWS", n_rows)
+        monkeypatch.setattr(lens, "VOCABULARY_BLOCK", n_words)
+        found = target_log_probs(model, seen.states, rows, targets)[-1]
+        torch.testing.assert_close(found.double(), whole, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "opt", "cohere"])

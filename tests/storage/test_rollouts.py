@@ -151,7 +151,9 @@ def test_a_full_disk_is_an_error_and_leaves_no_half_line(tmp_path, monkeypatch):
         assert (store.damaged, store.dropped) == (0, 0)
 
 
-def test_a_table_out_and_in_is_the_same_and_adds_only_what_is_new(tmp_path):
+@pytest.mark.parametrize("piece", [1, 3, 2000])
+def test_a_table_out_and_in_is_the_same_and_adds_only_what_is_new(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(rollouts, "_PIECE", piece)
     _fill(tmp_path / "a", range(5))
     _fill(tmp_path / "a", range(2), StoredPrompt((("user", "b"),), ""))
     _fill(tmp_path / "b", range(3))

@@ -95,7 +95,8 @@ def run_chain(model: LanguageModel, ids: Sequence[int], cache: Any, last: int, *
         stop = start + part.shape[1]
         position = torch.arange(past + start, past + stop, device=model.device)[None]
         mask = torch.ones(1, past + stop, dtype=torch.int64, device=model.device)
-        cols = torch.arange(max(0, len(ids) - last - start), part.shape[1])
+        # Of a part that ends before the last tokens begin, none.
+        cols = torch.arange(min(part.shape[1], max(0, len(ids) - last - start)), part.shape[1])
         seen = trace(model, Batch(part, mask, position), torch.zeros_like(cols), cols, [model.n_blocks], cache=cache)
         states.append(seen.states[0])
     return torch.cat(states)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -30,11 +29,12 @@ from lmassay.models.trace import Batch, trace
 from lmassay.models.tuned_lens import CONFIG, LENS_TYPE, PARAMETERS, parameters_digest, unembedding_hash, width
 from lmassay.seeds import generator
 from lmassay.storage.atomic import write_json, write_with
+from lmassay.storage.held import LOCK, held_folder
 
 if TYPE_CHECKING:
     from lmassay.models.language_model import LanguageModel
 
-CHECKPOINT, LOCK = "fit.safetensors", ".lock"
+CHECKPOINT = "fit.safetensors"
 #: Rows projected onto the vocabulary together, one depth at a time.
 ROWS = 256
 #: Tokens of one forward pass.
@@ -343,23 +343,14 @@ def _finished(out: Path, identity: dict[str, Any], *, replace_other: bool) -> Fi
 @contextmanager
 def _held(out: Path) -> Iterator[None]:
     """Hold the folder for writing, made if needed, before anything slow happens."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        strangers = sorted(c.name for c in out.iterdir() if c.name not in (CONFIG, PARAMETERS, CHECKPOINT, LOCK))
-        strangers = [name for name in strangers if not (name.startswith(".") and name.endswith(".tmp"))]
-        if strangers:
+    own = (CONFIG, PARAMETERS, CHECKPOINT, LOCK)
+    there = sorted(child.name for child in out.iterdir()) if out.is_dir() else []
+    for name in there:
+        if name not in own and not (name.startswith(".") and name.endswith(".tmp")):
             raise LmassayError(
-                "bad-request", f"{out} is no folder for a lens: it holds {strangers[0]}", "choose a new one as --out"
+                "bad-request", f"{out} is no folder for a lens: it holds {name}", "choose a new one as --out"
             )
-        with FileLock(out / LOCK, blocking=False):
-            for leftover in out.glob(".*.tmp"):
-                leftover.unlink()
-            yield
-    except Timeout as error:
-        raise LmassayError(
-            "run-folder-in-use", f"{out} is being written by another process", "wait for it, or choose another --out"
-        ) from error
-    except PermissionError as error:
-        raise LmassayError(
-            "out-folder-unwritable", f"cannot write to {out}: {error.strerror or error}", "choose another --out"
-        ) from error
+    with held_folder(out, "choose another --out"):
+        for leftover in out.glob(".*.tmp"):
+            leftover.unlink()
+        yield
