@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lmassay.measures.intervals import FEW, FEWEST, Resampling, interval, percentile_interval
+from lmassay.measures.intervals import CHANGE, FEW, FEWEST, Range, Resampling, interval, percentile_interval
 
 ALPHA = 0.05
 #: Differences too small to matter, by metric: what `fails` must stay under.
 MARGINS = {"rate": 0.05, "psi": 0.05, "g_mean2": 0.05, "auroc": 0.05, "r2": 0.02, "kl": 0.02, "cosine": 0.05}
+
+#: Between which a difference of two such figures lies, where they are bounded.
+RANGES: dict[str, Range] = {"rate": CHANGE, "psi": (-2.0, 2.0), "cosine": (-2.0, 2.0)}
 
 #: Sums of the same numbers in another order differ in their last bits; no figure here resolves less than this.
 ZERO = 1e-12
@@ -84,7 +87,7 @@ def paired_evidence(
     if not len(first):
         return no_evidence(signal, control, metric, "no data")
     difference = first - second
-    low, high, _ = interval(difference, resampling)
+    low, high, _ = interval(difference, resampling, RANGES.get(metric))
     p = bootstrap_p(resampling.means(difference)) if resampling.n_clusters >= FEWEST else None
     return Evidence(
         signal=signal,
@@ -194,6 +197,8 @@ def _verdict(row: Evidence, p_holm: float | None) -> str:
     return FAILS if row.high < row.margin else UNDECIDED
 
 
-def survives_its_controls(rows: Sequence[Evidence]) -> bool:
-    """Whether every control's row survives; false where there is none."""
-    return bool(rows) and all(row.verdict == SURVIVES for row in rows)
+def survives_its_controls(rows: Sequence[Evidence]) -> bool | None:
+    """Whether every control's row survives; None where nothing could be measured in any."""
+    if all(row.difference is None for row in rows):
+        return None
+    return all(row.verdict == SURVIVES for row in rows)

@@ -116,8 +116,7 @@ def run_html(
     notices: Iterable[object] = (),
 ) -> str:
     """A run: whether it survives, evidence, and its scores and notices folded away."""
-    evidence = list(evidence)
-    said = "" if survives is None else f"<p>survives its controls: <b>{survival(survives, evidence)}</b></p>"
+    said = f"<p>survives its controls: <b>{survival(survives)}</b></p>"
     rows = [(key, number(e["value"]), interval(e["low"], e["high"]), e["n"], _what(e)) for key, e in scores.items()]
     table = html_table("Scores", ("score", "value", "95 % interval", "n", "what"), rows)
     folded = f"<details><summary>{len(rows)} scores</summary>{table}</details>" if rows else ""
@@ -134,11 +133,9 @@ def _what(e: Mapping[str, Any]) -> str:
     return str(e["title"]) + ("" if e["status"] == "ok" else f" ({e['status']})")
 
 
-def survival(survives: bool, evidence: Iterable[Mapping[str, Any]]) -> str:
+def survival(survives: bool | None) -> str:
     """The headline of a run in a word, or that nothing was measured which could fail."""
-    if survives:
-        return "yes"
-    return "no" if any(row["difference"] is not None for row in evidence) else "undecided (nothing could be measured)"
+    return {True: "yes", False: "no", None: "undecided (nothing could be measured)"}[survives]
 
 
 def gathered(notices: Iterable[object]) -> list[str]:

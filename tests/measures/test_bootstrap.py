@@ -9,6 +9,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 from lmassay.measures.bootstrap import (
     bincounts,
     cluster_draws,
+    interval_of,
     rank_draws,
     rates_draws,
     ratio_draws,
@@ -96,17 +97,13 @@ def test_one_class_in_all_is_not_redrawn_for_ever():
     draws = cluster_draws(np.arange(5), np.random.default_rng(0), y=np.ones(5), draws=10)
     assert draws.n_redrawn == 0
     assert np.isnan(rank_draws(np.ones(5), np.arange(5.0), draws)[0]).all()
-    assert draws.bounds(np.full(10, np.nan))[2] == "undefined: no usable draw"
+    assert interval_of(np.full(10, np.nan), 5)[2] == "undefined: no usable draw"
 
 
 def test_few_questions_are_flagged_and_fewer_have_no_interval():
-    few = cluster_draws(np.arange(9), np.random.default_rng(0))
-    assert few.bounds(np.arange(2000.0))[2] == "few_clusters"
-    assert cluster_draws(np.arange(2), np.random.default_rng(0)).bounds(np.zeros(0)) == (
-        None,
-        None,
-        "no interval: needs 3 clusters",
-    )
+    assert interval_of(np.arange(2000.0), 9)[2] == "few_clusters"
+    assert not len(cluster_draws(np.arange(2), np.random.default_rng(0)).times)
+    assert interval_of(np.zeros(0), 2) == (None, None, "no interval: needs 3 clusters")
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says():
@@ -118,7 +115,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
         y = np.tile([0, 1], 120)
         score = rng.normal(size=40)[groups] + rng.normal(size=240) + y
         draws = cluster_draws(groups, rng, y=y, draws=400)
-        low, high, _ = draws.bounds(rank_draws(y, score, draws)[0])
+        low, high, _ = interval_of(rank_draws(y, score, draws)[0], draws.n_clusters)
         # Two scores of different classes differ by N(1, 4).
         held += low <= 0.6915 <= high
     assert 0.91 <= held / 300 <= 0.98

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from lmassay.measures.intervals import Resampling, mean_estimate, t_interval, undefined
+from lmassay.measures.intervals import SHARE, Resampling, mean_estimate, t_interval, undefined
 
 VALUES = np.random.default_rng(0).normal(size=48)
 
@@ -67,6 +67,19 @@ def test_under_ten_clusters_the_interval_is_students_and_flagged():
     low, high = stats.t.interval(0.95, 7, loc=np.mean(means), scale=stats.sem(means))
     assert (found.low, found.high) == pytest.approx((low, high))
     assert (found.status, found.n, found.n_clusters) == ("few_clusters", 48, 8)
+
+
+def test_students_interval_of_a_bounded_figure_stays_within_its_bounds():
+    won = np.array([1.0, 1, 1, 0])
+    clusters = ["a", "b", "c", "d"]
+    free, bounded = (
+        mean_estimate(won, Resampling(clusters, np.random.default_rng(0)), title="t", within=within)
+        for within in (None, SHARE)
+    )
+    assert free.low < 0 < 1 < free.high
+    assert (bounded.low, bounded.high) == SHARE
+    losing = mean_estimate(won / 2, Resampling(clusters, np.random.default_rng(0)), title="t", within=SHARE)
+    assert (losing.low, losing.high) == pytest.approx((0, free.high / 2))
 
 
 def test_under_three_clusters_there_is_no_interval():

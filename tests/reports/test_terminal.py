@@ -152,8 +152,7 @@ def test_the_turned_sign_of_an_ablation_is_explained_where_it_has_a_figure(capsy
 
 def test_a_run_without_figures_is_undecided_and_does_not_fail(capsys, finished):
     record, document = json.loads(json.dumps(finished))
-    document["evidence"] = []
-    document["notices"] = ["again", "again"]
+    document |= {"evidence": [], "survives_its_controls": None, "notices": ["again", "again"]}
     print_run(record, document)
     out = capsys.readouterr().out
     assert "survives its controls: undecided (nothing could be measured)" in out

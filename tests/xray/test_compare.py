@@ -78,6 +78,14 @@ def test_other_questions_are_another_battery(runs, tmp_path):
         compare_runs([runs[0], outside_run(tmp_path / "other", table=table)])
 
 
+def test_a_run_in_which_nothing_could_be_measured_neither_survives_nor_fails(runs, tmp_path):
+    unmeasured = outside_run(tmp_path / "run", table=outside_table(seed=2), name="unmeasured")
+    scores = json.loads((unmeasured / SCORES).read_text())
+    rewrite_scores(unmeasured, scores | {"evidence": [], "survives_its_controls": None})
+    found = compare_runs([runs[0], unmeasured])["runs"]
+    assert [run["survival"] for run in found] == ["no", "undecided (nothing could be measured)"]
+
+
 def test_a_family_only_one_run_has_is_absent_and_not_zero(runs, edited):
     other = edited(("settings", "seed"), 0)
     document = json.loads((other / SCORES).read_text())

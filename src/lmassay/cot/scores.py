@@ -52,7 +52,7 @@ class CotScores:
     flags: Mapping[str, tuple[str, ...]]
     counts: Mapping[str, Mapping[str, Any]]
     evidence: tuple[Evidence, ...]
-    survives: bool
+    survives: bool | None
     redrawn: Mapping[str, int]
     notices: tuple[str, ...]
 

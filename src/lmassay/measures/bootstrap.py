@@ -47,13 +47,12 @@ class ClusterDraws:
         """Clusters in all."""
         return int(self.times.shape[1])
 
-    def bounds(self, values: Floats) -> tuple[float | None, float | None, str]:
-        """(n_draws,) values of a figure -> its 95 % interval and status; undefined draws are left out."""
-        return interval_of(values, self.n_clusters)
-
 
 def interval_of(values: Floats, n_clusters: int) -> tuple[float | None, float | None, str]:
-    """(n_draws,) values of a figure over `n_clusters` clusters -> its 95 % interval and status."""
+    """(n_draws,) values of a figure over `n_clusters` clusters -> its 95 % interval and status.
+
+    Draws in which it is undefined are left out.
+    """
     if n_clusters < FEWEST:
         return None, None, NO_INTERVAL
     known = values[~np.isnan(values)]

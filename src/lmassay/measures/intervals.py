@@ -19,6 +19,11 @@ NO_INTERVAL = f"no interval: needs {FEWEST} clusters"
 _CHUNK = 250
 
 Floats = NDArray[np.float64]
+#: Least and greatest value a figure can have.
+Range = tuple[float, float]
+SHARE: Range = (0.0, 1.0)
+#: Of the difference of two shares.
+CHANGE: Range = (-1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,24 +126,27 @@ def _pair_codes(cluster_of: NDArray[np.intp], sets: Sequence[str]) -> NDArray[np
     return np.asarray(np.unique(cluster_of * len(names) + set_of, return_inverse=True)[1])
 
 
-def mean_estimate(values: ArrayLike, resampling: Resampling, *, title: str) -> Estimate:
+def mean_estimate(values: ArrayLike, resampling: Resampling, *, title: str, within: Range | None = None) -> Estimate:
     """Mean of (n,) `values` with a 95 % interval over clusters.
 
-    Percentile bootstrap from ten clusters on; a t-interval on cluster means from three; none below.
+    Percentile bootstrap from ten clusters on; a t-interval on cluster means from three, cut at the ends of the range
+    that `within` states; none below.
     """
     array = np.asarray(values, np.float64)
     if not len(array):
         return undefined(title, "no data")
-    low, high, status = interval(array, resampling)
+    low, high, status = interval(array, resampling, within)
     return Estimate(float(array.mean()), low, high, len(array), title, resampling.n_clusters, status)
 
 
-def interval(values: Floats, resampling: Resampling) -> tuple[float | None, float | None, str]:
+def interval(
+    values: Floats, resampling: Resampling, within: Range | None = None
+) -> tuple[float | None, float | None, str]:
     """Bounds of the mean and their status, by the number of clusters."""
     if resampling.n_clusters < FEWEST:
         return None, None, NO_INTERVAL
     if resampling.n_clusters < FEW:
-        return *t_interval([resampling.cluster_means(values)], [1.0]), "few_clusters"
+        return *t_interval([resampling.cluster_means(values)], [1.0], within), "few_clusters"
     return *percentile_interval(resampling.means(values)), "ok"
 
 
@@ -148,8 +156,8 @@ def percentile_interval(draws: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def t_interval(strata: Sequence[Floats], weights: Sequence[float]) -> tuple[float, float]:
-    """Student's t for a weighted sum of the strata's means.
+def t_interval(strata: Sequence[Floats], weights: Sequence[float], within: Range | None = None) -> tuple[float, float]:
+    """Student's t for a weighted sum of the strata's means, cut at the ends of the range it can be in.
 
     One stratum of weight 1 is the plain t-interval; for several the degrees of freedom are Welch and Satterthwaite's.
 
@@ -167,4 +175,5 @@ def t_interval(strata: Sequence[Floats], weights: Sequence[float]) -> tuple[floa
         return centre, centre
     freedom = variance**2 / sum(float(p) ** 2 / (len(s) - 1) for p, s in zip(parts, strata, strict=True))
     half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * variance**0.5
-    return centre - half, centre + half
+    least, greatest = within or (-np.inf, np.inf)
+    return max(centre - half, least), min(centre + half, greatest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lmassay.markup import survival
 from lmassay.storage.bundle import content_hash
 from lmassay.storage.runs import blaming, read_record, read_scores
 
@@ -80,7 +81,7 @@ def _cot(identity: dict[str, Any], document: dict[str, Any]) -> tuple[str, list[
         f"{split}.{figure}" for split in task["splits"] for figure in _COT_FIGURES if f"{split}.{figure}" in scores
     ]
     columns = ["method", "task", *(latex(name.replace(".", " ")) for name in names), "survives its controls"]
-    survives = "yes" if document["survives_its_controls"] else "no"
+    survives = survival(document["survives_its_controls"])
     return f"{method} on {data}", columns, [method, data, *(_cell(scores[name]) for name in names), survives]
 
 

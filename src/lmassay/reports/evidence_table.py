@@ -16,9 +16,9 @@ VERDICT_STYLE = {"survives": "bold green", "fails": "bold red"}
 _HEAD = ("signal", "control", "diff.", "95 % interval", "p", "n", "verdict")
 
 
-def verdict_line(survives: bool, rows: Iterable[dict[str, Any]]) -> Text:
-    """The headline of a run with these rows of evidence."""
-    word = survival(survives, rows)
+def verdict_line(survives: bool | None) -> Text:
+    """The headline of a run."""
+    word = survival(survives)
     return Text("survives its controls: ").append(word, {"yes": "bold green", "no": "bold red"}.get(word, "bold"))
 
 

@@ -64,9 +64,10 @@ class ShownRun:
         return self._page.name
 
     @property
-    def survives(self) -> bool:
-        """Whether the headline survives every control."""
-        return bool(self.document["survives_its_controls"])
+    def survives(self) -> bool | None:
+        """Whether the headline survives every control; None where nothing could be measured."""
+        found: bool | None = self.document["survives_its_controls"]
+        return found
 
     @property
     def evidence(self) -> pl.DataFrame:

@@ -39,7 +39,7 @@ def print_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path 
     settings = identity["settings"]
     about = [settings["protocol"], identity["convention"]["dtype"], f"seed {settings['seed']}", *model["notes"]]
     console.print(clean("; ".join(str(a) for a in about if a)))
-    console.print(verdict_line(document["survives_its_controls"], document["evidence"]))
+    console.print(verdict_line(document["survives_its_controls"]))
     console.print()
     rows = document["evidence"]
     console.print(narrow_evidence(rows, console.width) if narrow() else wide_evidence(rows))
@@ -105,7 +105,7 @@ def _side_by_side(comparison: dict[str, Any], places: Sequence[int]) -> Table:
     names = [
         clean(run["model"] if run["n_blocks"] is None else f"{run['model']} ({run['n_blocks']} blocks)") for run in runs
     ]
-    survive = ["yes" if run["survives_its_controls"] else "no" for run in runs]
+    survive = [run["survival"] for run in runs]
     rows: list[list[object]] = [["survives its controls", *survive]]
     rows += [[name, *(_cell(scores[i]) for i in places)] for name, scores in comparison["scores"].items()]
     for family, scores in comparison["families"].items():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lmassay.evidence import no_evidence, paired_evidence
-from lmassay.measures.intervals import Estimate, mean_estimate, undefined
+from lmassay.measures.intervals import CHANGE, Estimate, Range, mean_estimate, undefined
 from lmassay.xray.aggregates import resampling_of
 from lmassay.xray.phase import PhaseScores
 from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL, SUFFIX, pools_of
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 SIGNAL = "ablation_j"
 NOT_ABLATED = "no task could be ablated"
 NO_DONOR = "tasks were not ablated: their family has no other task to take outputs from"
-FIGURES = {
-    "ablation_margin": "change of the margin at final without a component, nats, mean over attentions and MLPs",
-    "ablation_win": "change of the win at final without a component, mean over attentions and MLPs",
-    "ablation_j": "change of the share of depths won without a component, mean over attentions and MLPs",
+#: Title, and the range of the mean.
+FIGURES: Mapping[str, tuple[str, Range | None]] = {
+    "ablation_margin": ("change of the margin at final without a component, nats, mean over attentions and MLPs", None),
+    "ablation_win": ("change of the win at final without a component, mean over attentions and MLPs", CHANGE),
+    "ablation_j": ("change of the share of depths won without a component, mean over attentions and MLPs", CHANGE),
 }
 ALL = "all"
 
@@ -65,7 +66,7 @@ def summarise(table: pl.DataFrame, decided: Decided, seed: int) -> PhaseScores:
     if not tasks:
         rows = [no_evidence(SIGNAL, control, "psi", NOT_ABLATED) for control in (RANDOM_LABEL, MATCHED_TOKEN)]
         empty = {
-            f"{name}{s}": undefined(title, NOT_ABLATED) for name, title in FIGURES.items() for s in SUFFIX.values()
+            f"{name}{s}": undefined(title, NOT_ABLATED) for name, (title, _) in FIGURES.items() for s in SUFFIX.values()
         }
         return PhaseScores(empty, tuple(rows), notices=notices)
     resampling = resampling_of([t.task for t in tasks], seed, "ablation")
@@ -78,10 +79,13 @@ def summarise(table: pl.DataFrame, decided: Decided, seed: int) -> PhaseScores:
     }
     scores: dict[str, Estimate] = {
         f"{name}{suffix}": mean_estimate(
-            means[condition][name], resampling, title=title if condition == REAL else f"{title} ({condition})"
+            means[condition][name],
+            resampling,
+            title=title if condition == REAL else f"{title} ({condition})",
+            within=within,
         )
         for condition, suffix in SUFFIX.items()
-        for name, title in FIGURES.items()
+        for name, (title, within) in FIGURES.items()
     }
     return PhaseScores(
         scores=scores,

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lmassay.measures.intervals import (
+    CHANGE,
     FEW,
     FEWEST,
     NO_INTERVAL,
     Estimate,
+    Range,
     Resampling,
     mean_estimate,
     percentile_interval,
@@ -30,11 +32,11 @@ if TYPE_CHECKING:
 #: Share of a family's tasks that a single-token protocol must be able to decide.
 DECIDABLE = 0.8
 SHARED = "shared first token"
-#: Sign of each group's families in a figure over groups.
-FIGURES = {
-    "logic": ("PSI, unweighted mean of the logic families", {"logic": 1}),
-    "compute": ("PSI, unweighted mean of the compute families", {"compute": 1}),
-    "gap": ("PSI gap, logic minus compute", {"logic": 1, "compute": -1}),
+#: Range, and sign of each group's families, in a figure over groups.
+FIGURES: dict[str, tuple[str, Range, dict[str, int]]] = {
+    "logic": ("PSI, unweighted mean of the logic families", CHANGE, {"logic": 1}),
+    "compute": ("PSI, unweighted mean of the compute families", CHANGE, {"compute": 1}),
+    "gap": ("PSI gap, logic minus compute", (-2.0, 2.0), {"logic": 1, "compute": -1}),
 }
 
 
@@ -69,7 +71,11 @@ def family_psi(real: Sequence[ScoredTask], decided: Decided, seed: int) -> dict[
         shared = total - undecidable[family] < DECIDABLE * total
         values = np.array([m.psi.psi for m in tasks if not shared])
         resampling = resampling_of(tasks, seed, family)
-        estimate = undefined(title, SHARED, len(tasks)) if shared else mean_estimate(values, resampling, title=title)
+        estimate = (
+            undefined(title, SHARED, len(tasks))
+            if shared
+            else mean_estimate(values, resampling, title=title, within=CHANGE)
+        )
         found[family] = FamilyPsi(estimate, values, resampling)
     return found
 
@@ -81,7 +87,7 @@ def group_psi(families: Mapping[str, FamilyPsi]) -> dict[str, Estimate]:
     under ten templates the interval is Welch's t.
     """
     found = {}
-    for name, (title, signs) in FIGURES.items():
+    for name, (title, within, signs) in FIGURES.items():
         members = {group: [f for f in families if FAMILY_GROUPS.get(f) == group] for group in signs}
         weights = {f: sign / len(members[group]) for group, sign in signs.items() for f in members[group]}
         reasons = [families[f].estimate.status for f in weights if families[f].estimate.value is None]
@@ -90,18 +96,19 @@ def group_psi(families: Mapping[str, FamilyPsi]) -> dict[str, Estimate]:
         elif reasons:
             found[name] = undefined(title, reasons[0].removeprefix("undefined: "))
         else:
-            found[name] = _weighted(title, [(families[f], w) for f, w in weights.items()])
+            found[name] = _weighted(title, within, [(families[f], w) for f, w in weights.items()])
     return found
 
 
-def _weighted(title: str, parts: Sequence[tuple[FamilyPsi, float]]) -> Estimate:
+def _weighted(title: str, within: Range, parts: Sequence[tuple[FamilyPsi, float]]) -> Estimate:
     value = sum(w * float(f.values.mean()) for f, w in parts)
     n, n_clusters = sum(len(f.values) for f, _ in parts), sum(f.resampling.n_clusters for f, _ in parts)
     fewest = min(f.resampling.n_clusters for f, _ in parts)
     if fewest < FEWEST:
         return Estimate(value, None, None, n, title, n_clusters, NO_INTERVAL)
     if fewest < FEW:
-        low, high = t_interval([f.resampling.cluster_means(f.values) for f, _ in parts], [w for _, w in parts])
+        means = [f.resampling.cluster_means(f.values) for f, _ in parts]
+        low, high = t_interval(means, [w for _, w in parts], within)
         return Estimate(value, low, high, n, title, n_clusters, "few_clusters")
     draws = np.sum([w * f.resampling.means(f.values) for f, w in parts], axis=0)
     return Estimate(value, *percentile_interval(draws), n, title, n_clusters)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lmassay.errors import LmassayError
+from lmassay.markup import survival
 from lmassay.xray.finished import FinishedRun, read_finished
 from lmassay.xray.patterns import HELD_OUT, TRAINING, patterns_over
 
@@ -70,7 +71,7 @@ def compare_runs(paths: Sequence[Path], *, seed: int = 0) -> dict[str, Any]:
                 "n_blocks": run.n_blocks,
                 "n_parameters": run.n_parameters,
                 "lens": _at(run.record["identity"], ("convention", "lens")),
-                "survives_its_controls": run.document["survives_its_controls"],
+                "survival": survival(run.document["survives_its_controls"]),
             }
             for run in runs
         ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lmassay.evidence import Evidence, no_evidence, paired_evidence
-from lmassay.measures.intervals import Estimate, exact, mean_estimate, percentile_interval, undefined
+from lmassay.measures.intervals import CHANGE, SHARE, Estimate, exact, mean_estimate, percentile_interval, undefined
 from lmassay.xray.geometry_cosines import Clustering, Consistency
 from lmassay.xray.geometry_table import PROBE, TITLES, Cells, cells, reason
 from lmassay.xray.phase import PhaseScores
@@ -77,7 +77,12 @@ class Probes:
             found[figure] = self._mean(control, 0, TITLES[figure])
         title = TITLES["geometry_selectivity"]
         found["geometry_selectivity"] = (
-            mean_estimate(self.nested.values[0] - self.controls[0][1].values[0], self.nested.resampling, title=title)
+            mean_estimate(
+                self.nested.values[0] - self.controls[0][1].values[0],
+                self.nested.resampling,
+                title=title,
+                within=CHANGE,
+            )
             if self.nested
             else undefined(title, self._why)
         )
@@ -86,7 +91,7 @@ class Probes:
         return found | self._single()
 
     def _mean(self, measure: Cells, at: int, title: str) -> Estimate:
-        return measure.mean(measure.values[at], title, self._why) if measure else undefined(title, self._why)
+        return measure.mean(measure.values[at], title, self._why, SHARE) if measure else undefined(title, self._why)
 
     def _separable(self) -> Estimate:
         title = TITLES[f"{PROBE}_separable"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lmassay.measures.intervals import Estimate, Resampling, mean_estimate, undefined
+from lmassay.measures.intervals import Estimate, Range, Resampling, mean_estimate, undefined
 from lmassay.seeds import generator
 
 if TYPE_CHECKING:
@@ -125,12 +125,12 @@ class Cells:
         sets = None if self.sets is None else [self.sets[i] for i in at]
         return _resampling([self.clusters[i] for i in at], sets, self.seed)
 
-    def mean(self, values: Floats, title: str, reason: str) -> Estimate:
+    def mean(self, values: Floats, title: str, reason: str, within: Range | None = None) -> Estimate:
         """Mean of (n_units,) values over the units that have one."""
         keep = np.isfinite(values)
         if not keep.any():
             return undefined(title, reason)
-        return mean_estimate(values[keep], self.resampled(keep), title=title)
+        return mean_estimate(values[keep], self.resampled(keep), title=title, within=within)
 
 
 def _resampling(clusters: Sequence[str], sets: Sequence[str] | None, seed: int) -> Resampling:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lmassay.evidence import Evidence, no_evidence, unpaired_evidence
-from lmassay.measures.intervals import Estimate, mean_estimate, undefined
+from lmassay.measures.intervals import SHARE, Estimate, Range, mean_estimate, undefined
 from lmassay.xray.aggregates import resampling_of
 from lmassay.xray.phase import PhaseScores
 from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL, SUFFIX
@@ -63,12 +63,22 @@ class Patched:
         return self.margin - self.clean
 
 
-FIGURES: Mapping[str, tuple[Callable[[Patched], float], str]] = {
-    "patching_flip": (lambda p: float(p.flips.any()), "known-then-lost tasks that some patch makes win at final"),
-    "patching_mean_flip": (lambda p: float(p.flips.mean()), "patches that make the task win at final, mean over tasks"),
+#: Of a task, with the title and the range of its mean.
+FIGURES: Mapping[str, tuple[Callable[[Patched], float], str, Range | None]] = {
+    "patching_flip": (
+        lambda p: float(p.flips.any()),
+        "known-then-lost tasks that some patch makes win at final",
+        SHARE,
+    ),
+    "patching_mean_flip": (
+        lambda p: float(p.flips.mean()),
+        "patches that make the task win at final, mean over tasks",
+        SHARE,
+    ),
     "patching_best_delta": (
         lambda p: float(p.deltas.max()),
         "largest margin gain of a task's patches, nats, mean over tasks",
+        None,
     ),
 }
 
@@ -81,12 +91,12 @@ def summarise(table: pl.DataFrame, decided: Decided, seed: int) -> PhaseScores:
     for condition, suffix in SUFFIX.items():
         found = by_condition[condition]
         resampling = resampling_of([p.task for p in found], seed, f"patching {condition}") if found else None
-        for name, (value, title) in FIGURES.items():
+        for name, (value, title, within) in FIGURES.items():
             said = title if condition == REAL else f"{title} ({condition})"
             scores[f"{name}{suffix}"] = (
                 undefined(said, NO_LOST)
                 if resampling is None
-                else mean_estimate([value(p) for p in found], resampling, title=said)
+                else mean_estimate([value(p) for p in found], resampling, title=said, within=within)
             )
     late = sum(lost(m, m.labels.real) for m in decided.tasks) - len(by_condition[REAL])
     return PhaseScores(

@@ -12,7 +12,7 @@ import numpy as np
 
 from lmassay.evidence import Evidence, judged, no_evidence, paired_evidence, survives_its_controls
 from lmassay.markup import run_html, verdicts
-from lmassay.measures.intervals import Estimate, Resampling, exact, mean_estimate, undefined
+from lmassay.measures.intervals import CHANGE, SHARE, Estimate, Range, Resampling, exact, mean_estimate, undefined
 from lmassay.seeds import generator
 from lmassay.xray.aggregates import family_psi, group_psi, resampling_of
 from lmassay.xray.measured import Controlled, Decided, Measured, measure
@@ -34,17 +34,22 @@ from lmassay.xray.signs import xray_score
 ASSUMES_EXCHANGEABLE = "null: assumes exchangeable options"
 
 
-Figures = Mapping[str, tuple[Callable[[Measured], float], str]]
+#: Of a task, with the title and the range of its mean.
+Figures = Mapping[str, tuple[Callable[[Measured], float], str, Range | None]]
 
 RATE_FIGURES: Figures = {
-    "real_win": (lambda m: m.won, "tasks whose answer wins at an internal depth"),
-    "real_win_strict": (lambda m: m.wins.internal_strict[m.labels.real], "the same without the last block"),
-    "rl_win": (lambda m: m.wins.internal[m.labels.random_label], "the same, a random wrong option as answer"),
-    "rl_win_expected": (lambda m: m.expected_random, "the same, expectation over all wrong options"),
-    "mt_win": (lambda m: m.wins.internal[m.labels.matched_token], "the same, a wrong option of equal length"),
-    "mt_win_expected": (lambda m: m.expected_matched, "the same, expectation over the options of nearest length"),
-    "final_accuracy": (lambda m: m.wins.final[m.labels.real], "tasks answered rightly at final"),
-    "final_accuracy_raw": (lambda m: m.wins.raw_final[m.labels.real], "the same without prior normalisation"),
+    "real_win": (lambda m: m.won, "tasks whose answer wins at an internal depth", SHARE),
+    "real_win_strict": (lambda m: m.wins.internal_strict[m.labels.real], "the same without the last block", SHARE),
+    "rl_win": (lambda m: m.wins.internal[m.labels.random_label], "the same, a random wrong option as answer", SHARE),
+    "rl_win_expected": (lambda m: m.expected_random, "the same, expectation over all wrong options", SHARE),
+    "mt_win": (lambda m: m.wins.internal[m.labels.matched_token], "the same, a wrong option of equal length", SHARE),
+    "mt_win_expected": (
+        lambda m: m.expected_matched,
+        "the same, expectation over the options of nearest length",
+        SHARE,
+    ),
+    "final_accuracy": (lambda m: m.wins.final[m.labels.real], "tasks answered rightly at final", SHARE),
+    "final_accuracy_raw": (lambda m: m.wins.raw_final[m.labels.real], "the same without prior normalisation", SHARE),
 }
 #: Control that needs prompts of its own -> its rate and title.
 VARIANT_RATES = {
@@ -52,19 +57,20 @@ VARIANT_RATES = {
     PROMPT_SWAP: ("swap_win", "tasks whose answer wins internally under another task's prompt"),
 }
 PSI_FIGURES: Figures = {
-    "psi": (lambda m: m.psi.psi, "mean PSI"),
-    "psi_positive": (lambda m: m.psi.positive, "share of tasks with PSI > 0"),
-    "psi_ext": (lambda m: m.psi.extended, "mean PSI with the stability term"),
-    "psi_bar": (lambda m: m.psi_bar, "mean PSI over all control draws"),
-    "psi_excess": (lambda m: m.psi_excess, "psi_bar above its expectation under no skill"),
+    "psi": (lambda m: m.psi.psi, "mean PSI", CHANGE),
+    "psi_positive": (lambda m: m.psi.positive, "share of tasks with PSI > 0", SHARE),
+    "psi_ext": (lambda m: m.psi.extended, "mean PSI with the stability term", (-1.3, 1.3)),
+    "psi_bar": (lambda m: m.psi_bar, "mean PSI over all control draws", CHANGE),
+    "psi_excess": (lambda m: m.psi_excess, "psi_bar above its expectation under no skill", (-2.0, 2.0)),
 }
 MATCHING_FIGURES: Figures = {
-    "mt_exact": (lambda m: m.labels.exact, "share of matched labels of exactly the answer's length"),
+    "mt_exact": (lambda m: m.labels.exact, "share of matched labels of exactly the answer's length", SHARE),
     "mt_same_as_rl": (
         lambda m: m.labels.matched_token == m.labels.random_label,
         "share of tasks whose matched label is the random one too",
+        SHARE,
     ),
-    "mt_length_difference": (lambda m: m.labels.length_difference, "tokens, matched label minus answer"),
+    "mt_length_difference": (lambda m: m.labels.length_difference, "tokens, matched label minus answer", None),
 }
 
 
@@ -84,7 +90,7 @@ class XRayScores:
     families: Mapping[str, Estimate]
     paraphrase_groups: tuple[GroupStability, ...]
     evidence: tuple[Evidence, ...]
-    survives: bool
+    survives: bool | None
     counts: Mapping[str, int]
     notices: tuple[str, ...]
     decided: Decided
@@ -204,8 +210,8 @@ def without_last_block(scored: ScoredBattery) -> ScoredBattery:
 
 def _means(tasks: Sequence[Measured], figures: Figures, resampling: Resampling) -> dict[str, Estimate]:
     return {
-        name: mean_estimate([float(value(m)) for m in tasks], resampling, title=title)
-        for name, (value, title) in figures.items()
+        name: mean_estimate([float(value(m)) for m in tasks], resampling, title=title, within=within)
+        for name, (value, title, within) in figures.items()
     }
 
 
@@ -214,7 +220,9 @@ def _rates(tasks: Sequence[Measured], resampling: Resampling, seed: int) -> dict
     for control, (name, title) in VARIANT_RATES.items():
         run, under = _under(tasks, control)
         found[name] = (
-            mean_estimate([c.won for c in under], _narrowed(run, tasks, resampling, seed, control), title=title)
+            mean_estimate(
+                [c.won for c in under], _narrowed(run, tasks, resampling, seed, control), title=title, within=SHARE
+            )
             if run
             else undefined(title, NOT_RUN)
         )
@@ -248,7 +256,9 @@ def _stability(groups: Sequence[GroupStability], seed: int) -> dict[str, Estimat
 
 
 def _group_mean(groups: Sequence[GroupStability], title: str, seed: int) -> Estimate:
-    return mean_estimate([float(g.jaccard or 0) for g in groups], resampling_of_groups(groups, seed), title=title)
+    return mean_estimate(
+        [float(g.jaccard or 0) for g in groups], resampling_of_groups(groups, seed), title=title, within=SHARE
+    )
 
 
 def _signs(tasks: Sequence[Measured], groups: Sequence[GroupStability]) -> dict[str, Estimate]:

@@ -156,11 +156,11 @@ def _accuracies(fitted: Fitted | None, rows: Rows, which: str, seed: int) -> dic
     common = (rows.target == (rows.target.mean() > 0.5)).astype(np.float64)
     resampling = rows.resampling(seed, f"tree/{which}")
 
-    def over(key: str, values: Floats) -> Estimate:
-        return mean_estimate(values, resampling, title=titles[key])
+    def over(key: str, values: Floats, least: float = 0.0) -> Estimate:
+        return mean_estimate(values, resampling, title=titles[key], within=(least, 1.0))
 
     return {
         "accuracy": over("accuracy", correct).to_dict(),
         "majority": over("majority", common).to_dict(),
-        "above_majority": over("above_majority", correct - common).to_dict(),
+        "above_majority": over("above_majority", correct - common, -1.0).to_dict(),
     }

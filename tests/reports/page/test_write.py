@@ -13,7 +13,7 @@ from made_phases import add_phases
 from lmassay.cli import main
 from lmassay.reports.page.write import MOST_RUNS, report_html, told_apart, write_report
 from lmassay.storage.runs import OPTIONS, RUN, SCORES
-from made_runs import changed, made_run
+from made_runs import changed, made_run, rewrite_scores
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,16 @@ def test_every_figure_has_a_reading_a_download_and_a_name(html):
         assert re.search(r'class="reading">[^<]+\.</p>', figure)
         assert 'data-save="csv"' in figure
         assert "aria-label" in figure
+
+
+def test_a_run_in_which_nothing_could_be_measured_is_undecided_and_not_a_failure(runs, tmp_path):
+    unmeasured = made_run(tmp_path, "small", "core50")
+    scores = json.loads((unmeasured / SCORES).read_text())
+    rewrite_scores(unmeasured, scores | {"evidence": [], "survives_its_controls": None})
+    text = Page(report_html([unmeasured])).text
+    assert "undecided: nothing could be measured" in text
+    assert "does not survive every control" not in text
+    assert "undecided (nothing could be measured)" in Page(report_html([unmeasured, runs[1]])).text
 
 
 def test_runs_of_one_convention_stand_side_by_side_with_conjectures(html):

@@ -21,7 +21,7 @@ from lmassay.cot.monitors.told import read_replies
 from lmassay.cot.task import TaskData
 from lmassay.errors import LmassayError
 from lmassay.evidence import survives_its_controls
-from lmassay.measures.intervals import Estimate, Resampling, mean_estimate, undefined
+from lmassay.measures.intervals import SHARE, Estimate, Resampling, mean_estimate, undefined
 from lmassay.methods.method import method_hash
 from lmassay.seeds import generator
 from lmassay.storage.atomic import parquet_bytes, write_bytes, write_json
@@ -243,7 +243,7 @@ def document_of(
     scores |= {f"{name}_parsed": e for name, e in _estimates(parsed.summary, selector).items()}
     asked = cells.filter(selector=selector)
     resampling = Resampling(asked["question"].to_list(), generator(seed, "unparsed", "cot compression"))
-    scores["unparsed"] = mean_estimate(asked["indices"].is_null().to_numpy(), resampling, title=UNPARSED)
+    scores["unparsed"] = mean_estimate(asked["indices"].is_null().to_numpy(), resampling, title=UNPARSED, within=SHARE)
     evidence = [row for row in report.evidence if row.signal.partition(".")[2] == selector]
     headline = [row for row in evidence if row.signal.partition(".")[0] == "answer_kl"]
     untold, unknown = (

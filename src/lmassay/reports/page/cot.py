@@ -59,7 +59,7 @@ def cot_page(opened: OpenedRun) -> RunPage:
         suite="cot",
         status=opened.status,
         headline="No result yet." if document is None else _headline(document),
-        survives=None if document is None else bool(document["survives_its_controls"]),
+        survives=None if document is None else document["survives_its_controls"],
         evidence=() if document is None else document["evidence"],
         sections=sections,
         signals=_signals(document),

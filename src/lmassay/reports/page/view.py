@@ -37,7 +37,8 @@ CELL, LABEL, TEXT = 600, 160, 20_000
 def run_view(run: RunPage, prefix: str) -> dict[str, Any]:
     """A run for the template; `prefix` makes its ids the page's own."""
     kind = "undecided" if run.survives is None else "survives" if run.survives else "fails"
-    words = {"undecided": "no verdict", "survives": "survives its controls", "fails": "does not survive every control"}
+    words = {"survives": "survives its controls", "fails": "does not survive every control"}
+    words["undecided"] = "undecided: nothing could be measured" if run.status == "done" else "no verdict"
     if run.survives is False and not any(verdict_kind(str(r["verdict"])) == "fails" for r in run.evidence):
         # Nothing failed, so the shape of failure would say too much.
         kind, words["undecided"] = "undecided", "not shown to survive its controls"

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from lmassay.errors import LmassayError
+from lmassay.markup import survival
 from lmassay.reports.charts import TREE_TITLES, psi_chart, psi_points, tree_chart
 from lmassay.reports.page.figures import intervals
 from lmassay.reports.page.opened import OpenedRun
@@ -59,7 +60,7 @@ def _psi_excess(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Chart:
 def _scores(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     rows: list[dict[str, Any]] = [
         {"score": "survives its controls"}
-        | {name: "yes" if d["survives_its_controls"] else "no" for name, d in documents}
+        | {name: survival(d["survives_its_controls"]) for name, d in documents}
         | {"what": "every row of the evidence survives"}
     ]
     for score in SCORES:

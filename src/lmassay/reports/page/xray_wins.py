@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from lmassay.errors import LmassayError
-from lmassay.measures.intervals import Resampling, mean_estimate
+from lmassay.measures.intervals import SHARE, Resampling, mean_estimate
 from lmassay.seeds import generator
 from lmassay.storage.runs import LABELS, OPTIONS
 from lmassay.xray.relabel import MATCHED_TOKEN, RANDOM_LABEL
@@ -184,7 +184,7 @@ def by_depth(wins: WinMap, seed: int) -> pl.DataFrame:
         )
         for index, depth in enumerate(wins.depths):
             lead = wins.leads[condition][known, index]
-            share = mean_estimate((lead > WIN_LEAD).astype(np.float64), resampling, title="share won")
+            share = mean_estimate((lead > WIN_LEAD).astype(np.float64), resampling, title="share won", within=SHARE)
             mean = mean_estimate(lead, resampling, title="mean lead, nats")
             rows.append({
                 "condition": CONDITIONS[condition], "depth": depth, "depth_index": index,

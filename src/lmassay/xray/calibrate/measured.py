@@ -94,7 +94,7 @@ def measured(
         n_tasks=len(found.decided.tasks),
         held_out_accuracy=held_out_accuracy,
         steps=steps,
-        survives=found.survives,
+        survives=bool(found.survives),
         rows={row.control: row.verdict for row in found.evidence if row.signal in SIGNALS},
         psi_logic=found.scores["psi_logic"].value,
         psi_compute=found.scores["psi_compute"].value,
