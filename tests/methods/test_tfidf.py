@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold
 
 from lmassay.examples import VisibleExamples, texts
 from lmassay.methods.method import Validation
-from lmassay.methods.tfidf import Tfidf, TfidfAll, TfidfFeatures
+from lmassay.methods.tfidf import TERMS, Tfidf, TfidfAll, TfidfFeatures
 from lmassay.methods.trivial import Length
 
 
@@ -81,10 +81,26 @@ def test_the_prompt_has_a_namespace_of_its_own():
     x = examples(["same words here", "same words here", "other words", "other words"], prompt=["yes no"] * 4)
     y, groups = np.array([1.0, 0, 1, 0]), np.arange(4)
     mine = _fit(TfidfAll(), (x, y, groups))
-    assert [name for name, _ in mine.terms].count("no") == 1
+    assert [name for _, name, _ in mine.terms].count("no") == 1
     shared = examples(["yes no", "yes no", "no", "no"], prompt=["yes no"] * 4)
-    assert [name for name, _ in _fit(TfidfAll(), (shared, y, groups)).terms].count("no") == 2
-    assert [name for name, _ in _fit(Tfidf(), (shared, y, groups)).terms].count("no") == 1
+    assert [name for _, name, _ in _fit(TfidfAll(), (shared, y, groups)).terms].count("no") == 2
+    assert [name for _, name, _ in _fit(Tfidf(), (shared, y, groups)).terms].count("no") == 1
+
+
+def test_the_heaviest_words_of_either_sign_are_kept_with_a_plain_heads_weights(data):
+    mine = _fit(TfidfAll(), data)
+    vectors = TfidfVectorizer(ngram_range=(1, 2), min_df=2, max_features=10_000, sublinear_tf=True)
+    features = vectors.fit_transform(texts(data[0], "cot"))
+    plain = LogisticRegression(C=_fit(Tfidf(), data).choices["C"], class_weight="balanced", max_iter=1000)
+    weights = dict(zip(vectors.get_feature_names_out(), plain.fit(features, data[1]).coef_[0], strict=True))
+    kept = _fit(Tfidf(), data).choices["terms"]
+    assert {where for where, _, _ in kept} == {"cot"}
+    assert [w for _, _, w in kept] == pytest.approx([weights[term] for _, term, _ in kept], abs=1e-3)
+    for sign in (1, -1):
+        side = [abs(w) for _, _, w in kept if sign * w > 0]
+        largest = sorted((sign * w for w in weights.values() if sign * w > 0), reverse=True)[:TERMS]
+        assert side == pytest.approx(largest, abs=1e-3)
+    assert len(mine.choices["terms"]) <= 2 * TERMS
 
 
 def test_order_of_rows_changes_no_score(data):

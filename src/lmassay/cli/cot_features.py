@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def features(
-    run: Annotated[Path, typer.Argument(help="A finished run of --method sae.")],
+    run: Annotated[Path, typer.Argument(help="A finished run of --method sae, tfidf or tfidf_all.")],
     top: Annotated[int, typer.Option(min=1, help="So many features, largest weight first.")] = 10,
     activations: Annotated[
         Path | None, typer.Option(help="Where the run's activations are now, if they were moved.")
@@ -28,11 +28,19 @@ def features(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a run's top features of a sparse autoencoder, with the training tokens where each is largest."""
+    """Print what a run's head weighs most: words, or features of a sparse autoencoder where each is largest."""
     from lmassay.cli.probe_shown import token_texts
     from lmassay.cot.feature_view import view_features
-    from lmassay.reports.cot_features import print_features
+    from lmassay.cot.terms import terms_of_run
+    from lmassay.reports.cot_features import print_features, print_terms
 
+    terms = terms_of_run(run)
+    if terms is not None:
+        if as_json:
+            typer.echo(json.dumps(terms.head(top).to_dicts(), indent=1, ensure_ascii=True))
+        else:
+            print_terms(terms, top)
+        return
     choices, views = view_features(run, top, partial(token_texts, model), activations)
     if as_json:
         # ASCII, so that nothing a text holds reaches the terminal.

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmassay.cot.probe_view import AROUND, run_of_probe, store_of
+from lmassay.cot.probe_view import AROUND, store_of
 from lmassay.cot.probing import kept_method
 from lmassay.errors import LmassayError
+from lmassay.storage.runs import finished_record
 
 if TYPE_CHECKING:
     from lmassay.methods.activations import Activations
@@ -74,7 +75,9 @@ def view_features(
     LmassayError
         ``bad-request`` where the run's method has no features, or the activations are others; ``bad-run-folder``.
     """
-    record = run_of_probe(run)
+    record = finished_record(run)
+    if "activations" not in record["identity"]:
+        raise LmassayError("bad-request", f"{run} keeps no words and read no activations", "name a run of sae or tfidf")
     store = store_of(run, record, activations)
     name = str(record["identity"]["method"]["id"])
     method = kept_method(run, name, store)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 MAX_FEATURES = 10_000
+#: So many of the heaviest words and pairs of either sign stand in `choices`.
+TERMS = 15
 #: Texts turned into Python strings at once.
 _STEP = 64
 
@@ -86,7 +88,9 @@ class _TextMethod(Method):
         self._features = [TfidfFeatures(*kinds) for kinds in self._namespaces(kinds_of(X))]
         self._head = LinearHead(self.kind)
         self._head.fit(sparse_rows([f.fit_transform(X) for f in self._features]), y, groups)
-        self.choices = {**self._head.choices, "n_features": len(self._head.weights)}
+        terms = [(where, term, round(weight, 6)) for where, term, weight in self.terms]
+        heaviest = [t for t in terms if t[2] > 0][:TERMS] + [t for t in terms if t[2] < 0][:TERMS]
+        self.choices = {**self._head.choices, "n_features": len(terms), "terms": [list(t) for t in heaviest]}
 
     def score(self, X: Examples) -> Floats:
         """See `Method.score`."""
@@ -95,16 +99,11 @@ class _TextMethod(Method):
         return self._head.score(sparse_rows([f.transform(X) for f in self._features]))
 
     @property
-    def vocabulary(self) -> list[str]:
-        """Words and pairs in the order of the columns, namespace after namespace."""
-        return [name for f in self._features for name in f.names]
-
-    @property
-    def terms(self) -> list[tuple[str, float]]:
-        """Words and pairs with their weights, heaviest first."""
-        names = self.vocabulary
+    def terms(self) -> list[tuple[str, str, float]]:
+        """Kinds of segment read, word or pair, and its weight; heaviest first."""
+        names = [("+".join(f.kinds), name) for f in self._features for name in f.names]
         order = np.argsort(-np.abs(self._head.weights), kind="stable")
-        return [(names[i], float(self._head.weights[i])) for i in order]
+        return [(*names[i], float(self._head.weights[i])) for i in order]
 
 
 @method

@@ -9,7 +9,22 @@ from rich.text import Text
 from lmassay.reports.style import clean, console, table
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from lmassay.cot.feature_view import FeatureView
+
+
+def print_terms(terms: pl.DataFrame, n: int) -> None:
+    """A row for each of the `n` heaviest words and pairs."""
+    if not terms.height:
+        console().print("no word or pair has a weight")
+        return
+    shown = terms.head(n)
+    said = [(f"{row['weight']:+.3f}", clean(row["term"]), row["read_in"]) for row in shown.iter_rows(named=True)]
+    title = f"The heaviest words and pairs, {shown.height} of {terms.height} that are kept"
+    made = table(title, ("weight", "word or pair", "read in"), said)
+    made.columns[1].justify = "left"
+    console().print(made)
 
 
 def print_features(choices: dict[str, Any], views: list[FeatureView]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from lmassay.cot.terms import TERMS
 from lmassay.markup import gathered
 from lmassay.reports.evidence_table import narrow, narrow_evidence, verdict_line, wide_evidence
 from lmassay.reports.page.words import counted
@@ -37,7 +38,7 @@ def print_cot_run(record: dict[str, Any], document: dict[str, Any], *, folder: P
     about = [f"layout {task['layout']}", task["regime"] and f"regime {task['regime']}",
              f"validation {task['validation']}", f"seed {identity['settings']['seed']}"]  # fmt: skip
     out.print(clean("; ".join(a for a in about if a)))
-    out.print(verdict_line(document["survives_its_controls"], document["evidence"]))
+    out.print(verdict_line(document["survives_its_controls"]))
     out.print()
     rows = document["evidence"]
     out.print(narrow_evidence(rows, out.width) if narrow() else evidence_table(rows))
@@ -56,7 +57,8 @@ def print_cot_run(record: dict[str, Any], document: dict[str, Any], *, folder: P
         out.print(clean(f"{split}: {counts['n_scored']} of {counts['n_total']} scored,"
                         f" {counted(counts['n_groups'], 'question')} ({statuses})"))  # fmt: skip
     for name, chosen in record.get("choices", {}).items():
-        plain = {k: v for k, v in chosen.items() if not isinstance(v, dict)}
+        # What it weighs most is a table of its own: `cot features` prints it.
+        plain = {k: v for k, v in chosen.items() if not isinstance(v, dict) and k != TERMS}
         if plain:
             out.print(clean(f"{name} chose " + ", ".join(f"{k} = {v}" for k, v in plain.items())))
     for notice in gathered(document["notices"]):

@@ -406,6 +406,22 @@ def test_worst_rows_are_folded_and_say_where_all_are(folders):
     assert f"decides {wrong} of 160 rows wrongly" in table.reading
 
 
+def test_a_text_methods_words_stand_with_their_weights_and_say_how_many_there_are(tmp_path):
+    evaluate(made_data(n=80), "tfidf", out=tmp_path / "run")
+    choices = json.loads((tmp_path / "run" / RUN).read_text())["choices"]["tfidf"]
+    table = next(part for part in parts(cot_page(open_run(tmp_path / "run"))) if part.id == "terms")
+    assert sorted(table.rows.rows()) == sorted(tuple(row) for row in choices["terms"])
+    assert (table.n_total, table.whole) == (choices["n_features"], RUN)
+    _, term, weight = max(choices["terms"], key=lambda row: abs(row[2]))
+    side = "speaks for the positive class" if weight > 0 else "speaks against it"
+    assert f"«{term}»" in table.reading
+    assert table.reading.endswith(f"it {side}.")
+    regression = evaluate(made_data("regression", n=80), "tfidf", out=tmp_path / "regression")
+    assert regression.document["identity"]["task"]["kind"] == "regression"
+    table = next(part for part in parts(cot_page(open_run(tmp_path / "regression"))) if part.id == "terms")
+    assert "the score." in table.reading or "lowers it." in table.reading
+
+
 @pytest.mark.slow
 def test_fifty_thousand_predictions_stay_under_15_megabytes(tmp_path):
     evaluate(made_data(n=2800, n_questions=600), "length", out=tmp_path / "run")

@@ -12,6 +12,8 @@ import polars as pl
 from lmassay.cot.predictions import CHOOSING, VALIDATION
 from lmassay.cot.probe_view import store_of
 from lmassay.cot.probing import kept_method
+from lmassay.cot.task import OWN
+from lmassay.cot.terms import terms_of
 from lmassay.errors import LmassayError
 from lmassay.examples import VisibleExample
 from lmassay.methods.contributions import Contributing, Contributions
@@ -21,7 +23,7 @@ from lmassay.reports.page.words import counted, number
 from lmassay.storage.activations import KEPT, ActivationStore
 from lmassay.storage.cache import cache_folder
 from lmassay.storage.fetch import BUNDLED
-from lmassay.storage.runs import PREDICTIONS
+from lmassay.storage.runs import PREDICTIONS, RUN
 
 if TYPE_CHECKING:
     from lmassay.methods.activations import Activations
@@ -38,12 +40,10 @@ TextOf = Callable[[list[int]], list[str]]
 def example_section(folder: Path, run: CotRun) -> Section:
     """Rows on the wrong side, and texts with contributions where the run's activations are at hand."""
     parts: list[Any] = []
-    wrong = _wrong(run)
-    if wrong is not None:
-        parts.append(wrong)
+    parts += [part for part in (_wrong(run), _terms(run)) if part is not None]
     identity = run.document["identity"]
     if "activations" not in identity:
-        intro = "" if wrong is not None else "There is no row to show."
+        intro = "" if parts else "There is no row to show."
         return Section("examples", TITLE, intro, parts)
     try:
         store = store_of(folder, dict(run.record), None)
@@ -79,8 +79,28 @@ def _wrong(run: CotRun) -> Table | None:
             f"{first['example_id']} ({first['split']}), {number(first['by'])} from the threshold."
         )
     title = "Largest errors" if regression else "Farthest on the wrong side of the threshold"
-    note = f"`lmassay cot show {task} EXAMPLE` shows the text of one."
+    source = " --source FILE" if run.document["identity"]["task"]["layout"] == OWN else ""
+    note = f"`lmassay cot show {task} EXAMPLE{source}` shows the text of one."
     return Table("wrong", title, reading, rows, total, PREDICTIONS, note)
+
+
+def _terms(run: CotRun) -> Table | None:
+    terms = terms_of(run.record)
+    if terms is None or not terms.height:
+        return None
+    heaviest = terms.row(0, named=True)
+    regression = run.document["identity"]["task"]["kind"] == "regression"
+    sides = ("raises the score", "lowers it") if regression else ("speaks for the positive class", "speaks against it")
+    reading = (
+        f"Heaviest is «{heaviest['term']}», weight {number(heaviest['weight'], 3)}: "
+        f"it {sides[int(heaviest['weight'] < 0)]}."
+    )
+    every = run.record["choices"][method_of(run)].get("n_features")
+    every = every if isinstance(every, int) else None
+    note = "A weight is that of the word's TF-IDF, between 0 and 1; of either sign the heaviest are kept."
+    return Table(
+        "terms", "Words and pairs that weigh most", reading, terms.rename({"read_in": "read in"}), every, RUN, note
+    )
 
 
 def token_texts(folder: Path, run: CotRun, store: Activations, text_of: TextOf) -> Texts:
