@@ -8,8 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 from made_audit import clean_rows, write_rows
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from lmassay.cli import main
+from lmassay.cot.audit import duplicates
 from lmassay.cot.audit.run import audit_file
 from lmassay.errors import CODES, FINDING, LmassayError
 
@@ -189,6 +191,47 @@ def test_nearly_the_same_question_is_found_and_another_number_is_another_questio
     assert found.also == ("sheep ~ sheep again",)
     of["test"][0]["prompt"] = other
     assert findings(report_of(rows, tmp_path / "near.parquet"), "nearly the same question") == []
+
+
+@pytest.mark.parametrize("block", [1, 3, 2000])
+def test_questions_are_near_by_the_cosine_of_a_plain_vectoriser_in_any_blocks(monkeypatch, block):
+    monkeypatch.setattr(duplicates, "_BLOCK", block)
+    words = [
+        "what",
+        "is",
+        "the",
+        "sum",
+        "of",
+        "these",
+        "two",
+        "numbers",
+        "and",
+        "which",
+        "of",
+        "them",
+        "was",
+        "larger",
+        "before",
+        "they",
+        "were",
+        "added",
+    ]
+    first = {f"a{i}": " ".join([*words[i:], *words[:i]]) for i in range(7)}
+    second = {f"b{i}": " ".join([*words[i + 1 :], *words[: i + 1], "today"]) for i in range(5)}
+    texts = sorted({*first.values(), *second.values()})
+    vectors = TfidfVectorizer(token_pattern=r"(?u)\w+", ngram_range=(1, 2), sublinear_tf=True).fit_transform(texts)
+    cosine = {
+        (p, q): float((vectors[texts.index(s)] @ vectors[texts.index(t)].T).sum())
+        for p, s in first.items()
+        for q, t in second.items()
+    }
+    # Between two values, where rounding decides nothing.
+    ordered = sorted(cosine.values())
+    at = int(np.diff(ordered).argmax())
+    monkeypatch.setattr(duplicates, "NEAR", (ordered[at] + ordered[at + 1]) / 2)
+    near = sorted(pair for pair, value in cosine.items() if value >= duplicates.NEAR)
+    assert 0 < len(near) < len(cosine)
+    assert duplicates.near_questions(first, second) == near
 
 
 def test_the_kind_of_file_changes_nothing(tmp_path):

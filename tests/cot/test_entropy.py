@@ -88,9 +88,12 @@ def test_the_trend_is_spearmans_within_questions(data):
     assert found == pytest.approx(np.mean(each), abs=1e-12)
 
 
-def test_the_interval_of_a_median_is_that_of_repeated_rows(data):
+@pytest.mark.parametrize("chunk", [1, 7, 50])
+def test_the_interval_of_a_median_is_that_of_repeated_rows(data, monkeypatch, chunk):
+    from lmassay.cot import entropy
     from lmassay.cot.entropy import _medians
 
+    monkeypatch.setattr(entropy, "_CHUNK", chunk)
     y, groups = data["test"].y, data["test"].groups
     drawn = cluster_draws(groups, np.random.default_rng(3), draws=40)
     slow = [float(np.median(np.repeat(y, times[drawn.codes]))) for times in drawn.times]

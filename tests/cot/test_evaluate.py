@@ -247,6 +247,17 @@ def test_interventional_tasks_get_the_minimal_criterion_beside_the_plain_figure(
     assert found.scored.controls["agreement"]["test.auroc"].value == pytest.approx(expected)
 
 
+def test_a_figure_of_positives_counts_their_questions_alone():
+    data = made_data("interventional")
+    test = data["test"]
+    with_positives = np.unique(test.groups)[:4]
+    y = np.where(np.isin(test.groups, with_positives), test.y, 0.0)
+    found = evaluate(_with(data, "test", y=y), Waits).scored.scores
+    ratio = found["test.effect_ratio"]
+    assert (ratio.n, ratio.n_clusters, ratio.status) == (int(y.sum()), 4, "few_clusters")
+    assert found["test.auroc"].n_clusters == len(np.unique(test.groups))
+
+
 def test_where_every_answer_is_the_suggested_one_agreement_is_no_control():
     found = evaluate(made_data("interventional", agree=False), Waits)
     assert "test.g_mean2 is not held against agreement: no_threshold" in found.document["notices"]
@@ -388,7 +399,8 @@ def test_data_that_cannot_be_evaluated_are_refused_by_name(data):
 
 def test_one_class_of_validation_leaves_every_threshold_undefined(data):
     found = evaluate(_with(data, "validation", y=np.ones(120)), Waits)
-    assert found.scored.scores["test.g_mean2"].status == "undefined: one class"
+    assert found.scored.scores["test.g_mean2"].status == "undefined: no_threshold (validation: one class)"
+    assert found.survives is None
     assert found.scored.scores["test.auroc"].value is not None
 
 

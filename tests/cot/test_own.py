@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from lmassay.cot.evaluate import evaluate
 from lmassay.cot.load import load_task
 from lmassay.errors import LmassayError
 
@@ -44,6 +45,59 @@ def test_a_file_is_read_as_a_tasks_data(tmp_path, suffix):
             assert y == float(expected[name]["label"] == "yes")
         assert "distance" in split.hidden.columns
     assert "distance" not in {s.kind for e in data["train"].examples for s in e.segments}
+
+
+def test_without_validation_rows_a_fifth_of_the_training_questions_is_held_out_and_said(tmp_path):
+    content = [r | {"split": "test" if r["split"] == "test" else "train"} for r in rows(60)]
+    data = load_task("reasoning_termination", source=written(tmp_path, content))
+    assert list(data.splits) == ["train", "validation", "test"]
+    parts = [set(data[split].hidden["question_id"]) for split in ("train", "validation")]
+    asked = {r["question_id"] for r in content if r["split"] == "train"}
+    assert parts[0] | parts[1] == asked
+    assert not parts[0] & parts[1]
+    assert len(parts[1]) == round(len(asked) / 5)
+    assert data.validation == "held_out"
+    assert any("a fifth of the training questions" in note for note in data.notes)
+    again = load_task("reasoning_termination", source=written(tmp_path, content[::-1]))
+    assert {*again["validation"].hidden["example_id"]} == {*data["validation"].hidden["example_id"]}
+    named = load_task("reasoning_termination", source=written(tmp_path, rows()))
+    assert named.validation == "own"
+
+
+@pytest.mark.parametrize("split", ["tset", "Train", "validation2", "dev", ""])
+def test_a_split_of_no_known_name_is_refused_and_is_no_test_set(tmp_path, split):
+    content = [r | {"split": split} if i == 5 else r for i, r in enumerate(rows())]
+    with pytest.raises(LmassayError, match="names the split"):
+        load_task("reasoning_termination", source=written(tmp_path, content))
+
+
+@pytest.mark.parametrize("label", [1e200, -1e200, 10**400, float("1e308")])
+def test_a_number_whose_square_is_infinite_is_no_label(tmp_path, label):
+    content = [r | {"label": label if i == 3 else 0.5} for i, r in enumerate(rows())]
+    with pytest.raises(LmassayError, match="cot-data-broken"):
+        load_task("answer_entropy", source=written(tmp_path, content))
+
+
+def test_a_file_without_rows_says_so(tmp_path):
+    with pytest.raises(LmassayError, match="has no rows"):
+        load_task("answer_entropy", source=written(tmp_path, []))
+
+
+def test_training_rows_of_which_none_is_usable_are_counted_by_reason(tmp_path):
+    content = [r | {"cot": "The same words.", "prompt": "The same question?"} for r in rows(60)]
+    with pytest.raises(LmassayError, match=r"there are no training rows; \d+ of 20 rows: .*with the other label"):
+        evaluate(load_task("reasoning_termination", source=written(tmp_path, content)), "length")
+
+
+def test_choosing_sentences_is_no_task_for_a_method_whatever_its_data():
+    for source in ("demo", "nowhere.jsonl"):
+        with pytest.raises(LmassayError, match="about choosing sentences"):
+            evaluate("compression", "tfidf", source=source)
+
+
+def test_a_single_training_question_is_not_held_out(tmp_path):
+    content = [r | {"split": "test" if i else "train"} for i, r in enumerate(rows())]
+    assert "validation" not in load_task("reasoning_termination", source=written(tmp_path, content)).splits
 
 
 def test_messages_options_and_numbers_are_read(tmp_path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lmassay.cot.cap import capped
-from lmassay.cot.fitting import check_data, controls_for, fit_and_score, made_method
+from lmassay.cot.fitting import check_data, controls_for, fit_and_score, made_method, method_kind
 from lmassay.cot.predictions import (
     LABEL,
     LABEL_THRESHOLD,
@@ -25,6 +25,7 @@ from lmassay.cot.probing import attach, identity_of_activations, keep_method
 from lmassay.cot.scores import CotScores, compute_scores
 from lmassay.cot.slices import sliced
 from lmassay.cot.task import TaskData
+from lmassay.cot.tasks import find_task
 from lmassay.errors import LmassayError
 from lmassay.markup import run_html, verdicts
 from lmassay.measures.classification import Point, choose_threshold
@@ -75,8 +76,8 @@ class Evaluation:
         return run_html(name, self.survives, d["evidence"], d["scores"], d["notices"])
 
     @property
-    def survives(self) -> bool:
-        """Whether every row of the headline figure survives."""
+    def survives(self) -> bool | None:
+        """Whether every row of the headline figure survives; None where none could be measured."""
         return self.scored.survives
 
     @property
@@ -147,6 +148,8 @@ def evaluate(
         else:
             from lmassay.cot.load import load_task
 
+            # Before its data is looked for: nothing about that would be any help.
+            method_kind(find_task(task))
             found = load_task(task, layout, regime, source, validation=validation)
         found = found if test_cap is None else sliced(found, test_cap)
         return found if train_cap is None else capped(found, train_cap)

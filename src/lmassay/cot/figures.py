@@ -21,6 +21,7 @@ from lmassay.measures.bootstrap import (
 )
 from lmassay.measures.classification import (
     NO_DATA,
+    NO_THRESHOLD,
     Point,
     auroc,
     chance_mc,
@@ -96,19 +97,28 @@ class Figures:
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     draws: dict[str, Floats] = field(default_factory=dict)
 
-    def add(self, name: str, point: Point, draws: Floats, n: int | None = None, *, parsed: bool = False) -> None:
-        """Put a figure down with the interval of its draws; `parsed`: it is taken over rows with a score only."""
-        used = self.rows.scored if parsed else self.rows.counted
-        n = int(used.sum()) if n is None else n
+    def add(
+        self, name: str, point: Point, draws: Floats, of: NDArray[np.bool_] | None = None, *, parsed: bool = False
+    ) -> None:
+        """Put a figure down with the interval of its draws.
+
+        Parameters
+        ----------
+        of : (n_rows,) bool, optional
+            The rows it is taken over, where they are not all.
+        parsed : bool
+            It is taken over rows with a score only.
+        """
+        used = of if of is not None else self.rows.scored if parsed else self.rows.counted
+        n, k = int(used.sum()), len(np.unique(self.rows.groups[used]))
         title = TITLES.get(name) or MONITOR_TITLES[name]
         self.draws[name] = draws
         if point.flags:
             self.flags[name] = point.flags
         if point.value is None:
-            self.estimates[name] = undefined(title, point.status.removeprefix("undefined: "), n)
+            self.estimates[name] = Estimate(None, None, None, n, title, k, point.status)
             return
-        low, high, status = self.drawn.bounds(draws)
-        k = len(np.unique(self.rows.groups[used]))
+        low, high, status = interval_of(draws, k)
         self.estimates[name] = Estimate(point.value, low, high, n, title, k, status)
 
 
@@ -160,8 +170,8 @@ def binary_figures(
         flags = rates(y, rows.score, t)["tpr"].flags
         points = {name: replace(point, flags=flags) for name, point in points.items()}
     if t is None:
-        # Why there is none (constant scores, one class, no data) says more than that there is none.
-        points = {name: Point(None, at.threshold.status) for name in points}
+        # Why validation gives none (constant scores, one class, no data) says more than that there is none.
+        points = {name: Point(None, _without_threshold(at)) for name in points}
     kept_from_ranks = _no_ranks(rows, answers)
     found.add("auroc", kept_from_ranks or auroc(y, rows.score), area, parsed=True)
     found.add("g_mean2", points["g_mean2"], given[0] * given[1])
@@ -175,8 +185,13 @@ def binary_figures(
     if interventional:
         _minimal_criterion(found, points, given, own)
     if answers is not None:
-        _of_replies(found, t, at.threshold.status)
+        _of_replies(found, t, _without_threshold(at))
     return found
+
+
+def _without_threshold(at: Tuned) -> str:
+    why = at.threshold.status
+    return why if why == NO_THRESHOLD else f"{NO_THRESHOLD} (validation: {why.removeprefix('undefined: ')})"
 
 
 def _no_ranks(rows: Rows, answers: str | None) -> Point | None:
@@ -230,7 +245,7 @@ def _minimal_criterion(
         bincounts(each, found.drawn), bincounts(known.astype(np.float64), found.drawn), found.drawn
     )
     drawn_ratio = np.where(drawn_ratio > 0, drawn_ratio, np.nan)
-    found.add("effect_ratio", ratio, drawn_ratio, int(known.sum()))
+    found.add("effect_ratio", ratio, drawn_ratio, known)
     if ratio.value is None:
         for name in ("tpr_mc", "g_mean2_mc", "g_mean2_mc_retuned", "chance_mc"):
             found.add(name, Point(None, ratio.status), drawn_ratio)
@@ -245,7 +260,7 @@ def _minimal_criterion(
     found.add("g_mean2_mc", mc, np.minimum(1.0, given[0] / drawn_ratio) * given[1])
     found.add("g_mean2_mc_retuned", mc, np.minimum(1.0, own[0] / drawn_ratio) * own[1])
     chance = np.where(drawn_ratio <= 0.5, 1 - drawn_ratio, 1 / (4 * drawn_ratio))
-    found.add("chance_mc", Point(chance_mc(r)), chance, int(known.sum()))
+    found.add("chance_mc", Point(chance_mc(r)), chance, known)
 
 
 def regression_figures(rows: Rows, drawn: ClusterDraws, answers: str | None = None) -> Figures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmassay.cot.predictions import TRAIN, VALIDATION, MethodScores
-from lmassay.cot.task import OWN, SplitData, TaskData
+from lmassay.cot.task import OK, OWN, STATUSES, CotTask, SplitData, TaskData
 from lmassay.errors import FAILED_PART_WAY, LmassayError
 from lmassay.methods.constructor import check_options
 from lmassay.methods.method import BINARY, REGRESSION, MethodLike, Validation, check_training, lacks, method_hash
@@ -20,7 +21,7 @@ from lmassay.seeds import derive
 Floats = NDArray[np.float64]
 
 
-def method_kind(data: TaskData) -> str:
+def method_kind(task: CotTask) -> str:
     """What a method has to tell on this task: a class or a number.
 
     Raises
@@ -28,11 +29,11 @@ def method_kind(data: TaskData) -> str:
     LmassayError
         ``bad-request`` for a task of selection.
     """
-    if data.task.kind == "selection":
+    if task.kind == "selection":
         raise LmassayError(
-            "bad-request", f"task {data.task.id} is about choosing sentences; methods do not run on it", "see cot tasks"
+            "bad-request", f"task {task.id} is about choosing sentences; methods do not run on it", "see cot tasks"
         )
-    return REGRESSION if data.task.kind == "regression" else BINARY
+    return REGRESSION if task.kind == "regression" else BINARY
 
 
 def check_data(data: TaskData) -> None:
@@ -43,10 +44,13 @@ def check_data(data: TaskData) -> None:
     LmassayError
         ``bad-request`` naming the split or kind of segment that is missing.
     """
-    method_kind(data)
+    method_kind(data.task)
     for name in (TRAIN, VALIDATION):
         if name not in data.splits:
-            raise LmassayError("bad-request", f"task {data.task.id} has no split {name}", "add it to the data")
+            why = (
+                " and no two training questions to hold one out of" if name == VALIDATION and data.layout == OWN else ""
+            )
+            raise LmassayError("bad-request", f"task {data.task.id} has no split {name}{why}", "add it to the data")
     if not data.test_splits:
         raise LmassayError("bad-request", f"task {data.task.id} has no test split", "add one to the data")
     if "cot" in data.missing and data.layout == OWN:
@@ -59,9 +63,13 @@ def check_data(data: TaskData) -> None:
         )
     train = data[TRAIN]
     try:
-        check_training(train.y[train.usable], method_kind(data))
+        check_training(train.y[train.usable], method_kind(data.task))
     except LmassayError as error:
-        raise LmassayError("bad-request", f"task {data.task.id}, split {TRAIN}: {error.what}", error.do) from error
+        unusable = Counter(status for status in train.status.tolist() if status != OK)
+        said = "".join(f"; {n:,} of {len(train):,} rows: {STATUSES.get(s, s)}" for s, n in unusable.most_common())
+        raise LmassayError(
+            "bad-request", f"task {data.task.id}, split {TRAIN}: {error.what}{said}", error.do
+        ) from error
 
 
 def made_method(
@@ -79,7 +87,7 @@ def made_method(
     LmassayError
         ``bad-request`` for an unknown name or option, or a task the method is not for.
     """
-    kind = method_kind(data)
+    kind = method_kind(data.task)
     cls = load_method(method) if isinstance(method, str) else method
     _check_name(cls)
     if isinstance(cls, type):
@@ -127,7 +135,7 @@ def _check_name(method: Any) -> None:
 
 def controls_for(data: TaskData, method_id: str) -> tuple[list[MethodLike], list[str]]:
     """The controls this task allows, but the method itself; and what is left out, with the reason."""
-    kind, made, left_out = method_kind(data), [], []
+    kind, made, left_out = method_kind(data.task), [], []
     for name in CONTROLS:
         cls = load_method(name)
         why = f"it is for {' and '.join(cls.kinds)} tasks" if kind not in cls.kinds else lacks(cls, _kinds(data))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: Tasks whose training sets the layouts `post` and `head` do not share.
 TWO_REGIMES = (1, 2)
 VALIDATIONS = ("published", "held_out")
+OWN_HELD_OUT = "validation: a fifth of the training questions, held out by hash; the file has no such split"
 NO_TEXT = "{id} is published without the text of any chain of thought: only {what} can be re-analysed"
 
 
@@ -71,8 +72,8 @@ def load_task(
                 "leave them out; its splits are those that its file names",
             )
         if str(source) == DEMO:
-            return replace(read_own(task, demo_file(task.id)), notes=(NOTE,))
-        return read_own(task, Path(source))
+            return _with_validation(replace(read_own(task, demo_file(task.id)), notes=(NOTE,)))
+        return _with_validation(read_own(task, Path(source)))
     if layout not in LAYOUTS:
         raise LmassayError("bad-request", f"no layout {layout!r}", nearest(layout, LAYOUTS))
     if validation is not None and validation not in VALIDATIONS:
@@ -205,6 +206,14 @@ def _joined(a: SplitData, b: SplitData) -> SplitData:
         np.r_[a.status, b.status][order],
         pl.concat([a.hidden, b.hidden], how="diagonal_relaxed")[order],
     )
+
+
+def _with_validation(data: TaskData) -> TaskData:
+    """A file's data; where it has no validation rows, with some of its training questions as such."""
+    if data.task.kind == "selection" or "validation" in data.splits or len(np.unique(data["train"].groups)) < 2:
+        return data
+    splits = _held_out(data.task, dict(data.splits))
+    return replace(data, splits=splits, validation="held_out", notes=(*data.notes, OWN_HELD_OUT))
 
 
 def _held_out(task: CotTask, splits: dict[str, SplitData]) -> dict[str, SplitData]:

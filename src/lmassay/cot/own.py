@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 NEEDED = ("example_id", "split", "question_id", "label")
 #: Kinds of segment that are lists of ``{label, text}`` (``{role, content}`` for messages).
 LISTS = ("option", "message")
+#: Names of splits; another would be a test set by mistake.
+NAMED = re.compile(r"train|validation|(ood_)?test(_.+)?|ood(_.+)?")
+#: Largest size of a number that is a label: squares of it must stay finite.
+LARGEST = 1e100
 SUFFIXES = (".parquet", ".jsonl", ".ndjson")
 
 
@@ -43,6 +48,8 @@ def read_own(task: CotTask, path: Path) -> TaskData:
     import polars as pl
 
     frame = _read(path)
+    if not frame.height:
+        raise _misfit(path, "has no rows")
     lacking = [c for c in NEEDED if c not in frame.columns]
     if lacking:
         raise _misfit(path, f"has no column {lacking[0]!r}")
@@ -56,6 +63,9 @@ def read_own(task: CotTask, path: Path) -> TaskData:
     if len(twice):
         raise _misfit(path, f"has the example {twice[0]!r} more than once ({twice.n_unique()} such)")
     names = frame["split"].unique(maintain_order=True).to_list()
+    strange = [n for n in names if not NAMED.fullmatch(n)]
+    if task.kind != "selection" and strange:
+        raise _misfit(path, f"names the split {strange[0]!r}, which is none of train, validation, test…, ood_test…")
     # Sentences are chosen without learning: there every row is scored, whatever its split.
     if task.kind != "selection" and ("train" not in names or not any(n.startswith(("test", "ood")) for n in names)):
         raise _misfit(path, f"needs the split train and a test split, and has {', '.join(map(repr, sorted(names)))}")
@@ -86,7 +96,14 @@ def read_own(task: CotTask, path: Path) -> TaskData:
         )
     missing = tuple(k for k in task.segments if k not in columns)
     return TaskData(
-        task, OWN, None, splits, file_sha256(path), missing=missing, notes=(f"data of one's own: {path.name}",)
+        task,
+        OWN,
+        None,
+        splits,
+        file_sha256(path),
+        validation=OWN,
+        missing=missing,
+        notes=(f"data of one's own: {path.name}",),
     )
 
 
@@ -180,9 +197,9 @@ def _labels(path: Path, frame: pl.DataFrame, task: CotTask) -> np.ndarray:
             found.append(float("nan"))
         elif str(label) in words:
             found.append(words[str(label)])
-        elif isinstance(label, int | float) and np.isfinite(label) and (not words or label in (0, 1)):
+        elif isinstance(label, int | float) and abs(label) <= LARGEST and (not words or label in (0, 1)):
             found.append(float(label))
         else:
-            allowed = f"{task.positive}, {task.negative}, 1 or 0" if words else "a finite number"
+            allowed = f"{task.positive}, {task.negative}, 1 or 0" if words else f"a number up to {LARGEST:g}"
             raise _misfit(path, f"has the label {str(label)[:40]!r}, which is not {allowed}")
     return np.array(found, dtype=np.float64)

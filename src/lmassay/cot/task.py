@@ -141,7 +141,7 @@ class TaskData:
     fingerprint : str
         sha256 of the content, whatever it was imported from.
     validation : str
-        ``published`` or ``held_out`` (training questions kept back).
+        ``published``, ``own`` (as a file of one's own names it) or ``held_out`` (training questions kept back).
     missing : tuple of str
         Kinds of segment the task allows but this data does not have, such as the text of published task 8.
     notes : tuple of str

@@ -23,7 +23,7 @@ from made_cot import made_data
 from lmassay.cli import main
 from lmassay.cot.board_runs import read_runs
 from lmassay.cot.evaluate import rescored
-from lmassay.cot.monitors import extra
+from lmassay.cot.monitors import extra, logs
 from lmassay.cot.monitors.asking import Asking
 from lmassay.cot.monitors.imported import import_log
 from lmassay.cot.monitors.run import run_monitor
@@ -281,7 +281,7 @@ def test_a_schema_is_sent_where_it_is_asked_for(items, key):
         assert not any("response_format" in b for b in server.bodies)
 
 
-def test_inspects_own_command_runs_a_task_and_its_log_becomes_a_run(source, tmp_path, key):
+def test_inspects_own_command_runs_a_task_and_its_log_becomes_a_run(source, tmp_path, monkeypatch, key):
     with serving(lambda body, n: "higher" if "wait" in body["messages"][-1]["content"] else "lower") as server:
         command = [
             sys.executable, "-m", "inspect_ai", "eval", "lmassay/follow_up_confidence", "--model",
@@ -292,7 +292,9 @@ def test_inspects_own_command_runs_a_task_and_its_log_becomes_a_run(source, tmp_
     assert done.returncode == 0, done.stderr + done.stdout
     assert len(server.answered) == 36
     (log,) = (tmp_path / "logs").glob("*.eval")
-    found = import_log(log, out=tmp_path / "run")
+    with monkeypatch.context() as bunches:
+        bunches.setattr(logs, "_TOGETHER", 5)
+        found = import_log(log, out=tmp_path / "run")
     shown = shown_by_inspect(log)
     assert shown["test.g_mean2"] == pytest.approx(found.document["scores"]["test.g_mean2"]["value"])
     assert shown["ood_test.unparsed"] == 0
