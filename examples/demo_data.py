@@ -31,6 +31,8 @@ from lmassay.storage.rollouts import RolloutStore, opened
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "lmassay" / "cot" / "demo"
 MODEL = "smollm2-135m"
+#: Fewer examples than this are no data to show a method on.
+LEAST = 20
 #: Seconds between two lines of progress.
 EVERY = 20.0
 _last = 0.0
@@ -52,7 +54,7 @@ RECIPES: dict[str, tuple[str, tuple[str, ...]]] = {
                "sampling.max_tokens=60")),
     "authority_hint": (ARMS, ("samples=8", "sampling.max_tokens=120")),
     "reasoning_termination": (
-        ALL, ("rollouts=2", "resamples=8", "candidates=1", "least_words=8", "most_words=90", "bin=40",
+        ALL, ("rollouts=8", "resamples=8", "candidates=1", "least_words=8", "most_words=90", "bin=40",
               "rule.agree=0.75", "rule.first=5", "rule.last=30", "rule.after=50", "rule.near=4,8,12,16",
               "rule.far=40,20", "rule.least_words=8", "sampling.max_tokens=120")),
     "user_preference": (ARMS, ("samples=8", "sampling.max_tokens=120")),
@@ -116,13 +118,17 @@ def package(work: Path, store: RolloutStore) -> None:
         folder = work / task
         if not (folder / RECIPE).exists():
             continue
-        for name in (DATA, CELLS):
-            if (folder / name).exists():
-                shutil.copyfile(folder / name, PACKAGE / f"{task}.parquet")
         recipes[task] = json.loads((folder / RECIPE).read_text())
         examples = recipes[task]["examples"]
+        (PACKAGE / f"{task}.parquet").unlink(missing_ok=True)
+        for name in (DATA, CELLS):
+            if (folder / name).exists() and examples >= LEAST:
+                shutil.copyfile(folder / name, PACKAGE / f"{task}.parquet")
         card = (folder / CARD).read_text().splitlines()
-        lines += [f"## {task}", "", f"{examples:,} examples." if examples else "Not in the package: nothing qualified."]
+        said = f"{examples:,} examples."
+        if examples < LEAST:
+            said = f"Not in the package: {examples} examples qualified, of {LEAST} that it takes."
+        lines += [f"## {task}", "", said]
         lines += ["", "```console", f"$ {command_of(task)}", "```", ""]
         lines += [f"#{line}" if line.startswith("## ") else line for line in card[card.index("## Recipe") :]]
         lines.append("")

@@ -153,7 +153,7 @@ def atypical_length(rows, samples, recipe):
 
 
 def answer_entropy(rows, samples, recipe):
-    options = {turns[0][1] for turns, *_ in samples.by if len(turns) == 1}
+    options = {turns[0][1] for turns, *_ in samples.by if len(turns) == 1 and turns[0][1].endswith(samples.instruction)}
     for row in rows:
         p = row["distribution"]
         entropy = -math.fsum(x * math.log(x) for x in p if x > 0)
