@@ -29,6 +29,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+# The peer would ask a hub about a folder, and waiting for it is no part of the comparison; read at import.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 from lmassay.cot.monitors.asking import TRUNCATE, Asking
 from lmassay.cot.monitors.run import run_monitor
 from lmassay.cot.monitors.settings import Items
@@ -52,26 +55,28 @@ COLUMNS = (
 
 
 def scores(out: Path, model: str, tasks: list[str], limit: int, max_chars: int, every: list[int]) -> None:
-    rows: list[Any] = []
+    table = out / "monitors.csv"
+    rows = list(csv.reader(table.read_text().splitlines()))[1:] if table.exists() else []
     for task in tasks:
         for shots, confidence in [(n, c) for n in every for c in (False, True)]:
             asking = Asking(shots, confidence, max_chars=max_chars, overlength=TRUNCATE)
             named = f"{task}-{shots}shot-{'confidence' if confidence else 'label'}"
             found = run_monitor(Items(task), model, asking, limit=limit, out=out / "runs" / named)
+            who = [found.document["identity"]["task"]["id"], named.partition("-")[2]]
+            # What an earlier call made stays; the same run's rows are written anew.
+            rows = [row for row in rows if row[:2] != who]
             for name, e in found.document["scores"].items():
                 split, _, figure = name.partition(".")
                 if figure in FIGURES:
-                    rows.append(
-                        (found.document["identity"]["task"]["id"], named.partition("-")[2], limit, max_chars, split,
-                         figure, e["value"], e["low"], e["high"], e["n"], e["n_clusters"], e["status"])
-                    )  # fmt: skip
-            _write(out / "monitors.csv", rows)
+                    figures = (e["value"], e["low"], e["high"], e["n"], e["n_clusters"], e["status"])
+                    rows.append([*who, limit, max_chars, split, figure, *figures])
+            _write(table, sorted(rows, key=lambda row: row[:2]))
             print(
                 named, {k: v["value"] for k, v in found.document["scores"].items() if k.endswith("g_mean2")}, flush=True
             )
 
 
-def _write(path: Path, rows: list[Any]) -> None:
+def _write(path: Path, rows: list[list[Any]]) -> None:
     lines = [COLUMNS, *rows]
     with tempfile.TemporaryFile("w+", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(lines)
