@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lmassay.measures.intervals import CHANGE, FEW, FEWEST, Range, Resampling, interval, percentile_interval
+from lmassay.measures.intervals import CHANGE, CHANGES, FEW, FEWEST, Range, Resampling, interval, percentile_interval
 
 ALPHA = 0.05
 #: Differences too small to matter, by metric: what `fails` must stay under.
 MARGINS = {"rate": 0.05, "psi": 0.05, "g_mean2": 0.05, "auroc": 0.05, "r2": 0.02, "kl": 0.02, "cosine": 0.05}
 
 #: Between which a difference of two such figures lies, where they are bounded.
-RANGES: dict[str, Range] = {"rate": CHANGE, "psi": (-2.0, 2.0), "cosine": (-2.0, 2.0)}
+RANGES: dict[str, Range] = {"rate": CHANGE, "psi": CHANGES, "cosine": CHANGES}
 
 #: Sums of the same numbers in another order differ in their last bits; no figure here resolves less than this.
 ZERO = 1e-12

@@ -12,7 +12,7 @@ from lmassay.cot.evaluate import evaluate
 from lmassay.cot.terms import terms_of_run
 from lmassay.errors import LmassayError
 from lmassay.storage.runs import RUN
-from made_runs import changed
+from made_runs import changed, made_run
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,12 @@ def test_a_method_without_words_has_none_and_is_refused_by_the_command(tmp_path,
     code, _, err = _features(capsys, out)
     assert code != 0
     assert err.count("\n") == 1
+
+
+def test_a_run_of_the_other_suite_is_named_as_such(tmp_path, capsys):
+    code, _, err = _features(capsys, made_run(tmp_path, "small", "core50"))
+    assert code != 0
+    assert "is no run of a method" in err
 
 
 @pytest.mark.parametrize(

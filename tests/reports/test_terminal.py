@@ -156,5 +156,7 @@ def test_a_run_without_figures_is_undecided_and_does_not_fail(capsys, finished):
     print_run(record, document)
     out = capsys.readouterr().out
     assert "survives its controls: undecided (nothing could be measured)" in out
+    assert "no row of evidence" in out
+    assert "Evidence" not in out
     assert out.count("note:") == 1
     assert "note: again (2 times)" in out

@@ -155,7 +155,7 @@ def _lines(path: Path) -> Iterator[Any]:
             try:
                 row = orjson.loads(line)
             except ValueError as error:
-                raise _misfit(path, f"line {number} cannot be read as strict JSON: {error}") from error
+                raise _misfit(path, f"line {number} cannot be read as strict JSON (without NaN): {error}") from error
             if not isinstance(row, dict):
                 raise _misfit(path, f"line {number} cannot be read: not a JSON object")
             for kind in KINDS:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lmassay.errors import LmassayError
 from lmassay.storage.runs import blaming, finished_record
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ def terms_of_run(run: Path) -> pl.DataFrame | None:
     Raises
     ------
     LmassayError
-        ``bad-run-folder``.
+        ``bad-run-folder``; ``bad-request`` for a run of the other suite.
     """
     record = finished_record(run)
+    if record["identity"].get("suite") != "cot":
+        raise LmassayError("bad-request", f"{run} is no run of a method", "name a run of sae or tfidf")
     with blaming(run):
         return terms_of(record)

@@ -24,6 +24,8 @@ Range = tuple[float, float]
 SHARE: Range = (0.0, 1.0)
 #: Of the difference of two shares.
 CHANGE: Range = (-1.0, 1.0)
+#: Of the difference of two changes, or of two cosines.
+CHANGES: Range = (-2.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True)

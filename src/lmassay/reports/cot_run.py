@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lmassay.cot.terms import TERMS
 from lmassay.markup import gathered
-from lmassay.reports.evidence_table import narrow, narrow_evidence, verdict_line, wide_evidence
+from lmassay.reports.evidence_table import fitting_evidence, narrow, verdict_line, wide_evidence
 from lmassay.reports.page.words import counted
 from lmassay.reports.style import clean, console, interval, number, table
 
@@ -40,8 +40,7 @@ def print_cot_run(record: dict[str, Any], document: dict[str, Any], *, folder: P
     out.print(clean("; ".join(a for a in about if a)))
     out.print(verdict_line(document["survives_its_controls"]))
     out.print()
-    rows = document["evidence"]
-    out.print(narrow_evidence(rows, out.width) if narrow() else evidence_table(rows))
+    out.print(fitting_evidence(document["evidence"], evidence_table))
     if folder is not None:
         from lmassay.reports.terminal_maps import print_cot_maps
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -25,6 +25,21 @@ def verdict_line(survives: bool | None) -> Text:
 def narrow() -> bool:
     """Whether standard output is too narrow for the wide tables."""
     return console().width < NARROW
+
+
+def fitting_evidence(
+    rows: Sequence[dict[str, Any]], wide: Callable[[Sequence[dict[str, Any]]], Table] | None = None
+) -> Table | Text:
+    """The table that fits standard output, or a line where there is no row.
+
+    Parameters
+    ----------
+    wide : callable, optional
+        Makes the table of a wide terminal; default `wide_evidence`.
+    """
+    if not rows:
+        return Text("no row of evidence: nothing was held against a control")
+    return narrow_evidence(rows, console().width) if narrow() else (wide or wide_evidence)(rows)
 
 
 def wide_evidence(rows: Iterable[dict[str, Any]], columns: Sequence[str] = EVIDENCE) -> Table:

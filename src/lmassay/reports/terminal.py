@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lmassay.markup import gathered
-from lmassay.reports.evidence_table import narrow, narrow_evidence, verdict_line, wide_evidence
+from lmassay.reports.evidence_table import fitting_evidence, verdict_line
 from lmassay.reports.style import PLAIN_WIDTH as PLAIN_WIDTH
 from lmassay.reports.style import clean, number
 from lmassay.reports.style import console as _console
@@ -42,7 +42,7 @@ def print_run(record: dict[str, Any], document: dict[str, Any], *, folder: Path 
     console.print(verdict_line(document["survives_its_controls"]))
     console.print()
     rows = document["evidence"]
-    console.print(narrow_evidence(rows, console.width) if narrow() else wide_evidence(rows))
+    console.print(fitting_evidence(rows))
     for signal in dict.fromkeys(row["signal"] for row in rows if row["signal_value"] is not None):
         if signal in _TURNED:
             console.print(f"{signal}: the score below with its sign turned, so that larger is more of the signal")

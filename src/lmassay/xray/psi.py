@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Weight of the stability term in the extended score.
 STABILITY = 0.3
+#: Between which the extended score lies.
+EXTENDED = (-1.0 - STABILITY, 1.0 + STABILITY)
 SPAN = 2
 
 

@@ -12,7 +12,17 @@ import numpy as np
 
 from lmassay.evidence import Evidence, judged, no_evidence, paired_evidence, survives_its_controls
 from lmassay.markup import run_html, verdicts
-from lmassay.measures.intervals import CHANGE, SHARE, Estimate, Range, Resampling, exact, mean_estimate, undefined
+from lmassay.measures.intervals import (
+    CHANGE,
+    CHANGES,
+    SHARE,
+    Estimate,
+    Range,
+    Resampling,
+    exact,
+    mean_estimate,
+    undefined,
+)
 from lmassay.seeds import generator
 from lmassay.xray.aggregates import family_psi, group_psi, resampling_of
 from lmassay.xray.measured import Controlled, Decided, Measured, measure
@@ -26,7 +36,7 @@ from lmassay.xray.paraphrase import (
     resampling_of_groups,
     stability_evidence,
 )
-from lmassay.xray.psi import SPAN
+from lmassay.xray.psi import EXTENDED, SPAN
 from lmassay.xray.relabel import Labels
 from lmassay.xray.scored import PARAPHRASE, PROMPT_SWAP, REAL, SEMANTICS_BREAK, ScoredBattery, ScoredTask
 from lmassay.xray.signs import xray_score
@@ -59,9 +69,9 @@ VARIANT_RATES = {
 PSI_FIGURES: Figures = {
     "psi": (lambda m: m.psi.psi, "mean PSI", CHANGE),
     "psi_positive": (lambda m: m.psi.positive, "share of tasks with PSI > 0", SHARE),
-    "psi_ext": (lambda m: m.psi.extended, "mean PSI with the stability term", (-1.3, 1.3)),
+    "psi_ext": (lambda m: m.psi.extended, "mean PSI with the stability term", EXTENDED),
     "psi_bar": (lambda m: m.psi_bar, "mean PSI over all control draws", CHANGE),
-    "psi_excess": (lambda m: m.psi_excess, "psi_bar above its expectation under no skill", (-2.0, 2.0)),
+    "psi_excess": (lambda m: m.psi_excess, "psi_bar above its expectation under no skill", CHANGES),
 }
 MATCHING_FIGURES: Figures = {
     "mt_exact": (lambda m: m.labels.exact, "share of matched labels of exactly the answer's length", SHARE),

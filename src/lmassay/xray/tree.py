@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmassay.measures.intervals import Estimate, mean_estimate, undefined
+from lmassay.measures.intervals import CHANGE, SHARE, Estimate, Range, mean_estimate, undefined
 from lmassay.seeds import generator
 from lmassay.xray.features import FEATURES, NAMES, Rows
 
@@ -156,11 +156,11 @@ def _accuracies(fitted: Fitted | None, rows: Rows, which: str, seed: int) -> dic
     common = (rows.target == (rows.target.mean() > 0.5)).astype(np.float64)
     resampling = rows.resampling(seed, f"tree/{which}")
 
-    def over(key: str, values: Floats, least: float = 0.0) -> Estimate:
-        return mean_estimate(values, resampling, title=titles[key], within=(least, 1.0))
+    def over(key: str, values: Floats, within: Range = SHARE) -> Estimate:
+        return mean_estimate(values, resampling, title=titles[key], within=within)
 
     return {
         "accuracy": over("accuracy", correct).to_dict(),
         "majority": over("majority", common).to_dict(),
-        "above_majority": over("above_majority", correct - common, -1.0).to_dict(),
+        "above_majority": over("above_majority", correct - common, CHANGE).to_dict(),
     }
