@@ -27,21 +27,6 @@ def narrow() -> bool:
     return console().width < NARROW
 
 
-def fitting_evidence(
-    rows: Sequence[dict[str, Any]], wide: Callable[[Sequence[dict[str, Any]]], Table] | None = None
-) -> Table | Text:
-    """The table that fits standard output, or a line where there is no row.
-
-    Parameters
-    ----------
-    wide : callable, optional
-        Makes the table of a wide terminal; default `wide_evidence`.
-    """
-    if not rows:
-        return Text("no row of evidence: nothing was held against a control")
-    return narrow_evidence(rows, console().width) if narrow() else (wide or wide_evidence)(rows)
-
-
 def wide_evidence(rows: Iterable[dict[str, Any]], columns: Sequence[str] = EVIDENCE) -> Table:
     """A row for each signal and control."""
     cells = [
@@ -53,6 +38,15 @@ def wide_evidence(rows: Iterable[dict[str, Any]], columns: Sequence[str] = EVIDE
         for row in rows
     ]  # fmt: skip
     return table("Evidence", columns, cells)
+
+
+def fitting_evidence(
+    rows: Sequence[dict[str, Any]], wide: Callable[[Sequence[dict[str, Any]]], Table] = wide_evidence
+) -> Table | Text:
+    """The table that fits standard output (`wide` where there is room), or a line where there is no row."""
+    if not rows:
+        return Text("no row of evidence: nothing was held against a control")
+    return narrow_evidence(rows, console().width) if narrow() else wide(rows)
 
 
 def narrow_evidence(rows: Iterable[dict[str, Any]], width: int) -> Text:

@@ -11,6 +11,7 @@ import numpy as np
 
 from lmassay.measures.intervals import (
     CHANGE,
+    CHANGES,
     FEW,
     FEWEST,
     NO_INTERVAL,
@@ -36,7 +37,7 @@ SHARED = "shared first token"
 FIGURES: dict[str, tuple[str, Range, dict[str, int]]] = {
     "logic": ("PSI, unweighted mean of the logic families", CHANGE, {"logic": 1}),
     "compute": ("PSI, unweighted mean of the compute families", CHANGE, {"compute": 1}),
-    "gap": ("PSI gap, logic minus compute", (-2.0, 2.0), {"logic": 1, "compute": -1}),
+    "gap": ("PSI gap, logic minus compute", CHANGES, {"logic": 1, "compute": -1}),
 }
 
 
